@@ -1,0 +1,58 @@
+"""docai: text, structure and answers out of PDFs, scans and photos, on your own machine.
+
+>>> import docai
+>>> document = docai.ocr("paper.pdf", pages="1-3")
+>>> print(docai.export(document, "markdown"))
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from docai.errors import DocaiError
+    from docai.export.formats import export
+    from docai.tasks.detect import detect
+    from docai.tasks.ocr import ocr
+    from docai.types import Block, Box, Document, Page, Region, Table
+
+# Public name -> module; loaded when first used, so that `import docai` costs nothing.
+_LAZY = {
+    "ocr": "docai.tasks.ocr",
+    "detect": "docai.tasks.detect",
+    "export": "docai.export.formats",
+    "DocaiError": "docai.errors",
+    "Block": "docai.types",
+    "Box": "docai.types",
+    "Document": "docai.types",
+    "Page": "docai.types",
+    "Region": "docai.types",
+    "Table": "docai.types",
+}
+
+__all__ = [*_LAZY, "__version__"]
+    "Block",
+    "Box",
+    "DocaiError",
+    "Document",
+    "Page",
+    "Region",
+    "Table",
+    "__version__",
+    "detect",
+    "export",
+    "ocr",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'docai' has no attribute {name!r}")
+    return getattr(importlib.import_module(_LAZY[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

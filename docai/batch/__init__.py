@@ -1,0 +1,1 @@
+"""Many files: workers, a journal, resuming."""

@@ -1,0 +1,1 @@
+"""A Document as a file: one module per format."""

@@ -1,0 +1,115 @@
+"""Boxes, angles and polygons. The only module that knows shapely."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from docai.types import Box, Page, Point
+
+if TYPE_CHECKING:
+    from shapely.geometry import Polygon
+
+
+def union(boxes: Iterable[Box]) -> Box:
+    """The smallest box around all of `boxes`. Raises ValueError where there are none."""
+    edges = [b.as_tuple() for b in boxes]
+    if not edges:
+        raise ValueError("union of no boxes")
+    return Box(min(e[0] for e in edges), min(e[1] for e in edges), max(e[2] for e in edges), max(e[3] for e in edges))
+
+
+def intersection(a: Box, b: Box) -> Box | None:
+    """What two boxes share, or None where that has no area."""
+    left, top, right, bottom = max(a.l, b.l), max(a.t, b.t), min(a.r, b.r), min(a.b, b.b)
+    return Box(left, top, right, bottom) if left < right and top < bottom else None
+
+
+def overlap_area(a: Box, b: Box) -> float:
+    """Area that two boxes share."""
+    return max(0.0, min(a.r, b.r) - max(a.l, b.l)) * max(0.0, min(a.b, b.b) - max(a.t, b.t))
+
+
+def iou(a: Box, b: Box) -> float:
+    """Intersection over union, 0..1."""
+    shared = overlap_area(a, b)
+    total = a.area + b.area - shared
+    return shared / total if total > 0 else 0.0
+
+
+def inside(inner: Box, outer: Box) -> float:
+    """Share of `inner`'s area that lies in `outer`, 0..1. A box without area counts by its centre."""
+    if inner.area <= 0:
+        return float(outer.l <= inner.cx <= outer.r and outer.t <= inner.cy <= outer.b)
+    return overlap_area(inner, outer) / inner.area
+
+
+def x_overlap(a: Box, b: Box) -> float:
+    """Shared width over the narrower of the two, 0..1."""
+    narrower = min(a.width, b.width)
+    return max(0.0, min(a.r, b.r) - max(a.l, b.l)) / narrower if narrower > 0 else 0.0
+
+
+def y_overlap(a: Box, b: Box) -> float:
+    """Shared height over the lower of the two, 0..1."""
+    lower = min(a.height, b.height)
+    return max(0.0, min(a.b, b.b) - max(a.t, b.t)) / lower if lower > 0 else 0.0
+
+
+def grow(box: Box, dx: float, dy: float | None = None) -> Box:
+    """`box` with `dx` more on the left and right and `dy` (default `dx`) more above and below."""
+    dy = dx if dy is None else dy
+    return Box(box.l - dx, box.t - dy, box.r + dx, box.b + dy)
+
+
+def clip(box: Box, to: Box) -> Box:
+    """`box` cut to `to`; a box outside of it collapses onto its edge."""
+    return Box(
+        min(max(box.l, to.l), to.r),
+        min(max(box.t, to.t), to.b),
+        min(max(box.r, to.l), to.r),
+        min(max(box.b, to.t), to.b),
+    )
+
+
+def turn_box(box: Box, rotation: int, size: tuple[float, float]) -> Box:
+    """A box on a page of `size` (width, height), after the page is turned clockwise by `rotation` (0/90/180/270)."""
+    width, height = size
+    match rotation % 360:
+        case 90:
+            return Box(height - box.b, box.l, height - box.t, box.r)
+        case 180:
+            return Box(width - box.r, height - box.b, width - box.l, height - box.t)
+        case 270:
+            return Box(box.t, width - box.r, box.b, width - box.l)
+    return box
+
+
+def displayed_quad(page: Page, box: Box) -> tuple[Point, Point, Point, Point]:
+    """The corners of an upright box on the page as displayed: top-left, top-right, bottom-right, bottom-left."""
+    corners = ((box.l, box.t), (box.r, box.t), (box.r, box.b), (box.l, box.b))
+    a, b, c, d = (page.to_displayed(x, y) for x, y in corners)
+    return a, b, c, d
+
+
+def rotate_point(x: float, y: float, degrees: float, centre: Point) -> Point:
+    """(x, y) turned clockwise (y runs down) by `degrees` around `centre`."""
+    angle = math.radians(degrees)
+    dx, dy = x - centre[0], y - centre[1]
+    return (
+        centre[0] + dx * math.cos(angle) - dy * math.sin(angle),
+        centre[1] + dx * math.sin(angle) + dy * math.cos(angle),
+    )
+
+
+def polygon(points: Sequence[Point]) -> Polygon:
+    """A valid shapely polygon of `points`; self-crossing outlines are mended."""
+    from shapely.geometry import Polygon
+    from shapely.validation import make_valid
+
+    shape = Polygon(points)
+    if shape.is_valid:
+        return shape
+    parts = [g for g in getattr(make_valid(shape), "geoms", [make_valid(shape)]) if isinstance(g, Polygon)]
+    return max(parts, key=lambda g: g.area, default=shape.convex_hull)

@@ -1,0 +1,1 @@
+"""Regions of a page and their reading order."""

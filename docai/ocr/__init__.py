@@ -1,0 +1,1 @@
+"""Text of a page, and how lines and regions become blocks, tables and documents."""

@@ -1,0 +1,1 @@
+"""Files to pages: PDFs and images are opened, measured and rendered here, in a process of their own."""

@@ -1,0 +1,1 @@
+"""What docai can do: one module per task, with its options and its run function."""
