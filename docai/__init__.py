@@ -34,18 +34,6 @@ _LAZY = {
 }
 
 __all__ = [*_LAZY, "__version__"]
-    "Block",
-    "Box",
-    "DocaiError",
-    "Document",
-    "Page",
-    "Region",
-    "Table",
-    "__version__",
-    "detect",
-    "export",
-    "ocr",
-]
 
 
 def __getattr__(name: str) -> Any:
