@@ -1,0 +1,215 @@
+"""The document pass: what only all pages together can tell.
+
+Running headers and footers (text that comes back at the same place on several pages), page numbers (numbers at an
+edge that count up with the pages), heading levels (by numbering, size and weight over the whole document) and
+paragraphs that go on behind a column or page border.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from docai.types import Block, Label, PageResult
+
+_EDGE = 0.14  # share of the page height, at the top and at the bottom, where furniture stands
+_DRIFT = 0.03  # by how much of the page height the same header may move
+_LONGEST = 160  # characters; running text that comes back is no header
+_ROMAN = re.compile(r"^[ivxlc]+$", re.IGNORECASE)
+# "3", "3.1.", "A.2", "B." but not the article in "A note"
+_NUMBERED = re.compile(r"^((?:\d{1,3}|[A-Z](?=[.)]))(?:\.\d{1,3})*)[.)]?\s+\S")
+_MOVABLE = frozenset(
+    {Label.TEXT, Label.HEADING, Label.TITLE, Label.LIST_ITEM, Label.FOOTNOTE, Label.CAPTION, Label.ASIDE}
+)
+
+
+def settle(pages: Sequence[PageResult]) -> tuple[PageResult, ...]:
+    """The pages with furniture labelled, heading levels set and continued paragraphs marked."""
+    pages = relabel(pages, furniture(pages))
+    pages = with_levels(pages)
+    return with_continuations(pages)
+
+
+def relabel(pages: Sequence[PageResult], labels: dict[str, Label]) -> tuple[PageResult, ...]:
+    """The pages with the blocks named in `labels` (block id -> label) relabelled."""
+
+    def mend(block: Block) -> Block:
+        label = labels.get(block.id)
+        return replace(block, region=replace(block.region, label=label), level=None) if label else block
+
+    return tuple(replace(page, blocks=tuple(mend(b) for b in page.blocks)) for page in pages)
+
+
+# --- running headers, footers and page numbers
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    page: int  # position in the document
+    block: Block
+    key: str  # text with digits and white space levelled
+    y: float  # centre, as a share of the page height
+
+    @property
+    def top(self) -> bool:
+        return self.y < 0.5
+
+
+def furniture(pages: Sequence[PageResult]) -> dict[str, Label]:
+    """Block ids that repeat over pages, and the label that each deserves."""
+    if len(pages) < 2:
+        return {}
+    candidates = [c for position, page in enumerate(pages) for c in _edge_blocks(position, page)]
+    twins = _twin_pages(pages)
+    labels: dict[str, Label] = {}
+    for group in _repeating(candidates):
+        distinct = {twins[c.page] for c in group}
+        if len(distinct) >= _enough(len(set(twins.values()))):
+            labels |= {c.block.id: Label.PAGE_HEADER if c.top else Label.PAGE_FOOTER for c in group}
+    return labels | dict.fromkeys(_counting(candidates), Label.PAGE_NUMBER)
+
+
+def _enough(pages: int) -> int:
+    """On how many pages a text must come back. Headers often alternate, so half the pages of a short document do."""
+    return 2 if pages <= 6 else 3
+
+
+def _edge_blocks(position: int, page: PageResult) -> Iterator[_Candidate]:
+    height = page.page.height or 1.0
+    for block in page.blocks:
+        y = block.box.cy / height
+        at_edge = block.box.b / height <= _EDGE or block.box.t / height >= 1 - _EDGE
+        if at_edge and block.text and len(block.text) <= _LONGEST and (block.label in _MOVABLE or block.furniture):
+            yield _Candidate(position, block, _levelled(block.text), y)
+
+
+def _levelled(text: str) -> str:
+    return re.sub(r"\d+", "#", re.sub(r"\W+", " ", text.casefold())).strip() or text.strip()
+
+
+def _repeating(candidates: Sequence[_Candidate]) -> Iterator[list[_Candidate]]:
+    """Candidates of equal text at equal height, page by page."""
+    by_key: dict[tuple[str, bool], list[_Candidate]] = defaultdict(list)
+    for candidate in candidates:
+        by_key[candidate.key, candidate.top].append(candidate)
+    for (key, _), group in by_key.items():
+        if key == "#" or not any(c.isalnum() for c in key):
+            continue
+        group.sort(key=lambda c: c.y)
+        middle = group[len(group) // 2].y
+        yield [c for c in group if abs(c.y - middle) <= _DRIFT]
+
+
+def _twin_pages(pages: Sequence[PageResult]) -> dict[int, int]:
+    """Position of a page -> the first page that says the same: repeated pages are no sign of a running header."""
+    seen: list[tuple[int, set[str]]] = []
+    twins = {}
+    for position, page in enumerate(pages):
+        words = {word for block in page.blocks for word in block.text.split()}
+        same = (first for first, other in seen[-8:] if words and len(words & other) > 0.6 * max(len(words), len(other)))
+        twins[position] = next(same, position)
+        if twins[position] == position:
+            seen.append((position, words))
+    return twins
+
+
+def _counting(candidates: Sequence[_Candidate]) -> set[str]:
+    """Ids of blocks that hold nothing but a number, at an edge, that counts up with the pages."""
+    by_offset: dict[int, list[_Candidate]] = defaultdict(list)
+    for candidate in candidates:
+        number = page_number(candidate.block.text)
+        if number is not None:
+            by_offset[number - candidate.page].append(candidate)
+    return {c.block.id for group in by_offset.values() if len({c.page for c in group}) >= 2 for c in group}
+
+
+def page_number(text: str) -> int | None:
+    """The number that a text consists of ("12", "- 12 -", "Page 12 of 30", "xii"), if it is one."""
+    bare = re.sub(r"^(?:page|seite|p\.?)\s*", "", text.strip().strip("-–—[]()|· ").casefold())
+    bare = re.sub(r"\s*(?:/|of|von)\s*\d+$", "", bare)
+    if bare.isascii() and bare.isdigit() and len(bare) <= 4:
+        return int(bare)
+    return _roman(bare) if _ROMAN.match(bare) else None
+
+
+def _roman(text: str) -> int:
+    values = [{"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}[c] for c in text.casefold()]
+    return sum(-v if any(v < after for after in values[i + 1 : i + 2]) else v for i, v in enumerate(values))
+
+
+# --- heading levels
+
+
+def with_levels(pages: Sequence[PageResult]) -> tuple[PageResult, ...]:
+    """Headings with their level: by the depth of their numbering, else by how large and heavy they are set."""
+    headings = [b for page in pages for b in page.blocks if b.label in (Label.TITLE, Label.HEADING)]
+    if not headings:
+        return tuple(pages)
+    first = 2 if any(b.label is Label.TITLE for b in headings) else 1
+    ranks = _style_ranks([b for b in headings if b.label is Label.HEADING])
+    levels = {b.id: _level(b, first, ranks) for b in headings}
+    return tuple(
+        replace(page, blocks=tuple(replace(b, level=levels[b.id]) if b.id in levels else b for b in page.blocks))
+        for page in pages
+    )
+
+
+def _level(block: Block, first: int, ranks: dict[tuple[int, bool, bool], int]) -> int:
+    if block.label is Label.TITLE:
+        return 1
+    numbered = _NUMBERED.match(block.text)
+    depth = numbered[1].count(".") if numbered else ranks[_style(block)]
+    return min(6, first + depth)
+
+
+def _style(block: Block) -> tuple[int, bool, bool]:
+    """Size in steps of 8 %, weight and capitals: what sets one kind of heading apart from another."""
+    sizes = sorted(line.size for line in block.lines) or [0.0]
+    size = sizes[len(sizes) // 2]
+    rounded = round(math.log(size, 1.08)) if size > 0 else 0
+    return rounded, all(line.bold for line in block.lines), block.text.isupper()
+
+
+def _style_ranks(headings: Sequence[Block]) -> dict[tuple[int, bool, bool], int]:
+    """Heading styles from the heaviest (0) down. Numbered headings anchor the style that they are set in."""
+    styles = sorted({_style(b) for b in headings}, reverse=True)
+    anchored: dict[tuple[int, bool, bool], int] = {}
+    for block in headings:
+        if numbered := _NUMBERED.match(block.text):
+            depth = numbered[1].count(".")
+            anchored[_style(block)] = min(depth, anchored.get(_style(block), depth))
+    ranks, rank = {}, 0
+    for n, style in enumerate(styles):
+        rank = anchored.get(style, min(n, rank + 1) if n else 0)
+        ranks[style] = rank
+    return ranks
+
+
+# --- paragraphs that go on
+
+
+def with_continuations(pages: Sequence[PageResult]) -> tuple[PageResult, ...]:
+    """Text blocks that go on from the text block before them, over a column or page border, marked as such."""
+    going_on: set[str] = set()
+    last: Block | None = None
+    for block in (b for page in pages for b in page.blocks):
+        if block.label is Label.TEXT:
+            if last is not None and _goes_on(last, block):
+                going_on.add(block.id)
+            last = block
+        elif block.label in (Label.HEADING, Label.TITLE, Label.LIST_ITEM):
+            last = None
+    return tuple(
+        replace(page, blocks=tuple(replace(b, continues=True) if b.id in going_on else b for b in page.blocks))
+        for page in pages
+    )
+
+
+def _goes_on(before: Block, after: Block) -> bool:
+    """The first part ends within a sentence, the second starts with a small letter, at another place of the layout."""
+    end, start = before.text.rstrip()[-1:], after.text.lstrip()[:1]
+    moved = after.page != before.page or after.box.t < before.box.b - 1 or after.box.l > before.box.r
+    return moved and start.islower() and (end.isalpha() or end in ",;-\u2010\u00ad")

@@ -1,0 +1,157 @@
+"""How the lines of a block become one text, and which of its characters carry a style or a link."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from docai.types import Line, Link, Span, Style, Word
+
+_HYPHENS = "-\u2010\u00ad"
+_WORD_BEFORE_HYPHEN = re.compile(r"([^\W\d_]+(?:[-\u2010][^\W\d_]+)*)[-\u2010\u00ad]$")
+
+
+def is_cjk(char: str) -> bool:
+    """Chinese and Japanese characters and their full-width signs: scripts written without spaces."""
+    return (
+        "\u3000" <= char <= "\u30ff"
+        or "\u3400" <= char <= "\u9fff"
+        or "\uf900" <= char <= "\ufaff"
+        or "\uff00" <= char <= "\uffef"
+    )
+
+
+def is_rtl(text: str) -> bool:
+    """Whether most letters of a text run right to left."""
+    letters = [unicodedata.bidirectional(c) for c in text if c.isalpha()]
+    return sum(kind in ("R", "AL") for kind in letters) * 2 > len(letters)
+
+
+def glue(before: str, after: str) -> tuple[int, str]:
+    """How two consecutive lines join: (characters to drop from the first, what to put between them).
+
+    A hyphen that only splits a word at the line end goes; the hyphen of a compound ("state-of-the-") stays. Chinese
+    and Japanese join without a space.
+    """
+    if not before or not after:
+        return 0, ""
+    word = _WORD_BEFORE_HYPHEN.search(before)
+    if word and after[0].isalpha():
+        if before[-1] == "\u00ad" or (after[0].islower() and "-" not in word[1] and not word[1].isupper()):
+            return 1, ""
+        return 0, ""
+    if is_cjk(before[-1]) and is_cjk(after[0]):
+        return 0, ""
+    return 0, " "
+
+
+def rows_of(lines: Iterable[Line]) -> list[list[Line]]:
+    """Lines grouped into rows top to bottom; the lines of a row left to right, or right to left where they run so.
+
+    Two lines share a row where their vertical overlap is over half of the lower one's height.
+    """
+    rows: list[list[Line]] = []
+    for line in sorted(lines, key=lambda item: (item.box.cy, item.box.l)):
+        row = rows[-1] if rows else []
+        if row and _same_row(row[-1], line):
+            row.append(line)
+        else:
+            rows.append([line])
+    return [sorted(row, key=lambda item: item.box.l, reverse=is_rtl("".join(i.text for i in row))) for row in rows]
+
+
+def _same_row(a: Line, b: Line) -> bool:
+    shared = min(a.box.b, b.box.b) - max(a.box.t, b.box.t)
+    return shared > 0.5 * min(a.box.height, b.box.height)
+
+
+def in_reading_order(lines: Sequence[Line]) -> list[Line]:
+    """The lines of one block in the order in which they are read: rows, or columns of vertical text right to left."""
+    if not lines:
+        return []
+    if sum(line.vertical for line in lines) * 2 > len(lines):
+        return sorted(lines, key=lambda line: (-line.box.cx, line.box.t))
+    angle = lines[0].angle
+    if angle in (90, 270):  # lines of sideways text follow each other across the page
+        return sorted(lines, key=lambda line: (-line.box.cx if angle == 90 else line.box.cx, line.box.t))
+    return [line for row in rows_of(lines) for line in row]
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A block's text, and where each word of its lines stands in it: (word, start, end)."""
+
+    text: str
+    places: tuple[tuple[Word, int, int], ...]
+
+
+def join_lines(lines: Sequence[Line]) -> Joined:
+    """Lines, in reading order, as running text: hyphenated words mended, one space between lines."""
+    text, places = "", []
+    for line in lines:
+        drop, between = glue(text, line.text)
+        text = text[: len(text) - drop] + between
+        places += _places(line, len(text))
+        text += line.text
+    return Joined(text, tuple(places))
+
+
+def join_rows(lines: Sequence[Line]) -> Joined:
+    """Lines as printed: one text line a row, indents kept in spaces (code, poems in mono type)."""
+    rows = rows_of(lines)
+    if not rows:
+        return Joined("", ())
+    left = min(line.box.l for line in lines)
+    em = _character_width(lines)
+    text, places = "", []
+    for row in rows:
+        text += "\n" if text else ""
+        start = len(text)
+        for line in row:
+            column = round((line.box.l - left) / em)
+            gap = column - (len(text) - start)
+            text += " " * max(gap, 1 if len(text) > start else 0)
+            places += _places(line, len(text))
+            text += line.text
+    return Joined(text, tuple(places))
+
+
+def _character_width(lines: Sequence[Line]) -> float:
+    widths = sorted(line.box.width / len(line.text) for line in lines if line.text)
+    return max(widths[len(widths) // 2], 0.1) if widths else 1.0
+
+
+def _places(line: Line, offset: int) -> list[tuple[Word, int, int]]:
+    found, at = [], 0
+    for word in line.words:
+        start = line.text.find(word.text, at)
+        if start >= 0:
+            at = start + len(word.text)
+            found.append((word, offset + start, offset + at))
+    return found
+
+
+def spans_of(joined: Joined, links: Sequence[Link], *, skip: frozenset[Style] = frozenset()) -> tuple[Span, ...]:
+    """Styles and links as character ranges; neighbouring words of one style make one range."""
+    marks: dict[tuple[Style | None, str | None], list[list[int]]] = {}
+    for word, start, end in joined.places:
+        for style in word.styles - skip:
+            _extend(marks.setdefault((style, None), []), start, end)
+        target = next((link.target for link in links if _covers(link, word)), None)
+        if target:
+            _extend(marks.setdefault((None, target), []), start, end)
+    spans = [Span(a, b, style, link) for (style, link), ranges in marks.items() for a, b in ranges]
+    return tuple(sorted(spans, key=lambda span: (span.start, -span.end)))
+
+
+def _extend(ranges: list[list[int]], start: int, end: int) -> None:
+    if ranges and start - ranges[-1][1] <= 1:
+        ranges[-1][1] = end
+    else:
+        ranges.append([start, end])
+
+
+def _covers(link: Link, word: Word) -> bool:
+    return link.box.l <= word.box.cx <= link.box.r and link.box.t <= word.box.cy <= link.box.b
