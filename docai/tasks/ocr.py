@@ -1,0 +1,152 @@
+"""`docai ocr`: documents to text and structure.
+
+A page pass reads page after page; a document pass then settles what all pages together tell. A page that fails is
+recorded with its error, and the others go on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from docai.errors import DocaiError, InputError
+from docai.tasks.options import OcrOptions, parse_pages
+from docai.types import Document, Page, PageContent, PageOutcome, PageResult, Status
+
+if TYPE_CHECKING:
+    from docai.layout.detections import PageDetections
+    from docai.layout.detector import Detector
+    from docai.ocr.reading import Reading, ReadOptions
+    from docai.render.document import Source
+
+# Layouts that a detector made elsewhere: 0-based page index -> its regions.
+Layout = Mapping[int, "PageDetections"]
+
+
+def ocr(source: str | Path | bytes, **options: Any) -> Document:
+    """Read a document: a path, or its bytes. Options are those of `docai ocr` (see `OcrOptions`).
+
+    Raises InputError where the document cannot be opened; a page that fails is in the result, with its outcome.
+    """
+    from docai.render.document import open_document
+
+    chosen = OcrOptions(**options)
+    opened = open_document(source, password=chosen.password, limits=chosen.limits)
+    return finish(opened, read_pages(opened, chosen, layout_of(chosen)), chosen)
+
+
+def layout_of(options: OcrOptions) -> Layout | None:
+    """The detections that `options.layout` names, where it is a file."""
+
+    if options.layout in (None, "auto", "embedded"):
+        return None
+    try:
+        data = Path(options.layout).read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read the layout {options.layout}: {error.strerror or error}") from error
+    return layout_from(data)
+
+
+def layout_from(data: bytes) -> Layout:
+    """Detections as `docai detect` prints them, by page index. Raises InputError naming the entry that is wrong."""
+    from docai.layout.detections import read_detections
+
+    return {page.index: page for page in read_detections(data)}
+
+
+def read_pages(
+    source: Source, options: OcrOptions, layout: Layout | None = None, skip: Iterable[int] = ()
+) -> Iterator[PageResult]:
+    """The page pass: the results of the chosen pages, each as it is done. Pages in `skip` (indices) are left out."""
+    done = frozenset(skip)
+    reader = reader_for(options)
+    for index in chosen_pages(source, options, layout):
+        if index not in done:
+            yield reader.result(source, index, layout)
+
+
+def chosen_pages(source: Source, options: OcrOptions, layout: Layout | None = None) -> Sequence[int]:
+    """0-based indices of the pages to read: those of `--pages`, or those that a given layout covers."""
+    if options.pages is not None:
+        return parse_pages(options.pages, source.page_count)
+    if layout is None:
+        return range(source.page_count)
+    missing = [index + 1 for index in layout if index >= source.page_count]
+    if missing:
+        raise InputError(f"the layout has page {missing[0]}, but {source.name} has {source.page_count} pages")
+    return sorted(layout)
+
+
+def finish(source: Source, results: Iterable[PageResult], options: OcrOptions) -> Document:
+    """The document pass over all page results."""
+    from docai.ocr.document import settle
+
+    ordered = sorted(results, key=lambda result: result.page.index)
+    return Document(source.name, settle(ordered), source.metadata, source.outline, options.model)
+
+
+@lru_cache(maxsize=2)
+def reader_for(options: OcrOptions) -> PageReader:
+    """The reader of these options; its engine and detector are loaded once."""
+    from docai.layout.detector import get_detector
+    from docai.ocr.engines import get_engine
+    from docai.ocr.reading import ReadOptions
+
+    engine = get_engine(options.model, lang=options.lang, threads=options.threads)
+    return PageReader(ReadOptions(ocr=options.ocr, engine=engine, dpi=options.dpi), get_detector("embedded"))
+
+
+class PageReader:
+    """Reads pages of any document with one engine and one detector."""
+
+    def __init__(self, reading: ReadOptions, detector: Detector) -> None:
+        self.reading = reading
+        self.detector = detector
+
+    def result(self, source: Source, index: int, layout: Layout | None = None) -> PageResult:
+        """One page, whatever happens: an error becomes its outcome."""
+        started = time.perf_counter()
+        try:
+            result = self.read(source, index, layout)
+        except DocaiError as error:
+            result = failed(source, index, error)
+        return replace(result, seconds=round(time.perf_counter() - started, 3))
+
+    def read(self, source: Source, index: int, layout: Layout | None = None) -> PageResult:
+        """One page: its text, its regions, its blocks."""
+        from docai.ocr.assemble import assemble
+
+        given = layout.get(index) if layout else None
+        page, content = source.page(index), source.content(index)
+        reading = given_reading(page, content, given) if given and given.lines else self.text_of(page, content, given)
+        regions = given.regions if given else self.detector.detect(reading.page, reading.lines, reading.content)
+        blocks = assemble(reading.page, reading.lines, reading.content, regions)
+        reasons = (*content.notes, *reading.reasons)
+        outcome = PageOutcome(Status.DEGRADED, reasons) if reasons else PageOutcome()
+        return PageResult(reading.page, tuple(blocks), outcome, links=reading.content.links)
+
+    def text_of(self, page: Page, content: PageContent, given: PageDetections | None) -> Reading:
+        """The page's lines; with a given layout, on the page as that layout has it turned."""
+        from docai.ocr.reading import read_page
+
+        if given is None:
+            return read_page(page, content, self.reading)
+        return read_page(page, content, replace(self.reading, turn=(given.rotation, given.skew)))
+
+
+def given_reading(page: Page, content: PageContent, given: PageDetections) -> Reading:
+    """The lines that a detections file brings along, instead of reading the page a second time."""
+    from docai.ocr.reading import Reading, turn_content
+
+    upright = page.turned(given.rotation, given.skew)
+    return Reading(upright, given.lines, turn_content(page, content, given.rotation, given.skew))
+
+
+def failed(source: Source, index: int, error: DocaiError) -> PageResult:
+    """The result of a page that could not be read."""
+    page = Page(index, (0.0, 0.0), "pt" if source.kind == "pdf" else "px", source.name)
+    return PageResult(page, outcome=PageOutcome(Status.FAILED, (str(error),), int(error.exit_code)))

@@ -1,0 +1,110 @@
+"""The options of every task, declared once: the command line, Python and the server all read these classes.
+
+A field's metadata says how it looks on the command line (`docai.cli.options` builds the parameters from it).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from docai.errors import UsageError
+from docai.types import Limits
+
+
+def option(
+    default: Any,
+    help: str,
+    *,
+    flags: Sequence[str] = (),
+    choices: Sequence[str] = (),
+    secret: bool = False,
+    panel: str = "",
+) -> Any:
+    """A dataclass field with what the command line needs to know of it.
+
+    `flags` replace the flag made of the field's name; `choices` are the values allowed; a `secret` is shown nowhere.
+    """
+    metadata = {"help": help, "flags": tuple(flags), "choices": tuple(choices), "secret": secret, "panel": panel}
+    return field(default=default, metadata=metadata, repr=not secret)
+
+
+_LIMITS = Limits()
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InputOptions:
+    """How documents are opened, and what they may cost."""
+
+    pages: str | None = option(None, "Pages to read, counted from 1: 1-3,7,10-,last.", flags=("--pages", "-p"))
+    password: str | None = option(None, "Password of locked PDFs.", secret=True)
+    max_bytes: int = option(_LIMITS.max_bytes, "Largest file, in bytes.", panel="Limits")
+    max_pages: int = option(_LIMITS.max_pages, "Most pages of a document.", panel="Limits")
+    max_pixels: int = option(_LIMITS.max_pixels, "Most pixels of a page: images above are refused.", panel="Limits")
+    page_seconds: float = option(_LIMITS.page_seconds, "Longest time that decoding a page may take.", panel="Limits")
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.max_bytes, self.max_pages, self.max_pixels, self.page_seconds)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OcrOptions(InputOptions):
+    """`docai ocr`."""
+
+    model: str = option(
+        "embedded", "Engine that reads pixels.", flags=("--model", "-m"), choices=("embedded", "tesseract")
+    )
+    lang: str | None = option(None, "Languages for tesseract, as in eng+deu.")
+    ocr: Literal["auto", "force", "never"] = option(
+        "auto",
+        "When to read pixels: where the text layer cannot be trusted, everywhere, or never.",
+        choices=("auto", "force", "never"),
+    )
+    dpi: int | None = option(None, "Resolution at which PDF pages are read. Default: chosen by the engine.")
+    layout: str | None = option(None, "Regions to use: a file that `docai detect` wrote, or - for standard input.")
+    threads: int | None = option(None, "Threads of the engine. Default: all cores, shared among jobs.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DetectOptions(OcrOptions):
+    """`docai detect`."""
+
+    labels: str | None = option(None, "Keep only these labels, as in table,figure.")
+    threshold: float = option(0.0, "Leave out regions with a lower score.")
+    with_lines: bool = option(False, "Add the recognised lines, so that `docai ocr --layout` reads no page twice.")
+
+
+_RANGE = re.compile(r"^(\d+|last)?(-)?(\d+|last)?$")
+
+
+def parse_pages(text: str, count: int) -> list[int]:
+    """`1-3,7,10-,last` for a document of `count` pages -> 0-based indices, in the order asked for, each once.
+
+    Ranges may reach past the end; a single page may not. Raises UsageError.
+    """
+    indices: dict[int, None] = {}
+    for part in text.replace(" ", "").split(","):
+        for index in _page_range(part, count):
+            indices.setdefault(index)
+    return list(indices)
+
+
+def _page_range(part: str, count: int) -> range:
+    match = _RANGE.match(part)
+    if not part or not match or part == "-":
+        raise UsageError(f"pages: expected a list such as 1-3,7,10-,last; got {part!r}")
+    first = _page(match[1], count) if match[1] else 1
+    last = first if not match[2] else _page(match[3], count) if match[3] else count
+    if first < 1 or last < first:
+        raise UsageError(f"pages: {part!r} names no page; they count from 1")
+    if first > count:
+        raise UsageError(f"pages: {part!r} lies behind the last page, {count}")
+    return range(first - 1, min(last, count))
+
+
+def _page(text: str, count: int) -> int:
+    return count if text == "last" else int(text)
