@@ -1,0 +1,42 @@
+"""How writing works: scripts without spaces, scripts from right to left, words split at a line end."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_WORD_BEFORE_HYPHEN = re.compile(r"([^\W\d_]+(?:[-\u2010][^\W\d_]+)*)[-\u2010\u00ad]$")
+
+
+def is_cjk(char: str) -> bool:
+    """Chinese and Japanese characters and their full-width signs: scripts written without spaces."""
+    return (
+        "\u3000" <= char <= "\u30ff"
+        or "\u3400" <= char <= "\u9fff"
+        or "\uf900" <= char <= "\ufaff"
+        or "\uff00" <= char <= "\uffef"
+    )
+
+
+def is_rtl(text: str) -> bool:
+    """Whether most letters of a text run right to left."""
+    letters = [unicodedata.bidirectional(c) for c in text if c.isalpha()]
+    return sum(kind in ("R", "AL") for kind in letters) * 2 > len(letters)
+
+
+def glue(before: str, after: str) -> tuple[int, str]:
+    """How two consecutive lines join: (characters to drop from the first, what to put between them).
+
+    A hyphen that only splits a word at the line end goes; the hyphen of a compound ("state-of-the-") stays. Chinese
+    and Japanese join without a space.
+    """
+    if not before or not after:
+        return 0, ""
+    word = _WORD_BEFORE_HYPHEN.search(before)
+    if word and after[0].isalpha():
+        if before[-1] == "\u00ad" or (after[0].islower() and "-" not in word[1] and not word[1].isupper()):
+            return 1, ""
+        return 0, ""
+    if is_cjk(before[-1]) and is_cjk(after[0]):
+        return 0, ""
+    return 0, " "
