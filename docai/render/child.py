@@ -1,0 +1,144 @@
+"""The decoding process: `python -m docai.render.child`. Answers requests on stdin until its parent goes.
+
+It opens untrusted files with native libraries, so it may crash, hang or run out of memory; the parent
+(`docai.render.worker`) watches it. Its stdout carries messages only, its stderr is closed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from docai.errors import DocaiError, InputError
+from docai.render import wire
+from docai.types import Limits
+
+_MEMORY = int(os.environ.get("DOCAI_CHILD_MEMORY", 1400 << 20))
+_MOST_OPEN = 4  # documents kept open at once
+
+
+def limit_memory() -> None:
+    """Cap what this process can allocate: a file that wants more fails alone, the machine does not swap."""
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    except (ImportError, ValueError, OSError):  # not on this system
+        return
+
+
+class Documents:
+    """The open documents, by the parent's number for them; the one used longest ago is closed first."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, Any] = {}
+
+    def open(self, number: int, request: dict[str, Any], data: bytes | None) -> Any:
+        self.close(number)
+        while len(self._open) >= _MOST_OPEN:
+            self.close(next(iter(self._open)))
+        limits = Limits(**request["limits"])
+        source: Path | bytes = data if data is not None else Path(request["path"])
+        self._open[number] = _opener(request["kind"])(source, request["password"], limits)
+        return self._open[number]
+
+    def get(self, number: int) -> Any:
+        document = self._open.pop(number, None)
+        if document is None:
+            raise KeyError(number)
+        self._open[number] = document
+        return document
+
+    def close(self, number: int) -> None:
+        document = self._open.pop(number, None)
+        if document is not None:
+            document.close()
+
+
+def _opener(kind: str) -> Any:
+    if kind == "pdf":
+        from docai.render.pdf import PdfFile
+
+        return PdfFile
+    from docai.render.image import ImageFileSource
+
+    return ImageFileSource
+
+
+def answer(documents: Documents, request: dict[str, Any], parts: list[bytearray]) -> tuple[dict[str, Any], list[Any]]:
+    """(header, parts) of the answer to one request."""
+    number, index = request["document"], request.get("index", 0)
+    match request["do"]:
+        case "open":
+            return _describe(documents.open(number, request, bytes(parts[0]) if parts else None)), []
+        case "close":
+            documents.close(number)
+            return {}, []
+        case "size":
+            return {"size": documents.get(number).page_size(index)}, []
+        case "content":
+            said, columns = documents.get(number).content(index)
+            packed = {name: wire.pack_array(column) for name, column in columns.items()}
+            return {"said": said, "arrays": {n: d for n, (d, _) in packed.items()}}, [
+                part for _, part in packed.values()
+            ]
+        case "pixels":
+            from docai.render.image import turn
+
+            pixels = turn(documents.get(number).pixels(index, request["dpi"]), request["rotation"], request["skew"])
+            described, part = wire.pack_array(pixels)
+            return {"array": described}, [part]
+        case "page_pdf":
+            return {}, [documents.get(number).page_pdf(index)]
+    raise ValueError(request["do"])
+
+
+def _describe(document: Any) -> dict[str, Any]:
+    return {
+        "page_count": document.page_count,
+        "metadata": document.metadata,
+        "outline": document.outline,
+        "notes": document.notes,
+    }
+
+
+def serve(incoming: int, outgoing: int) -> None:
+    """Answer until the parent closes the pipe."""
+    documents = Documents()
+    while True:
+        try:
+            request, parts = wire.receive(incoming)
+        except wire.Closed:
+            return
+        try:
+            header, out = answer(documents, request, parts)
+        except DocaiError as error:
+            header, out = {"error": type(error).__name__, "message": str(error)}, []
+        except MemoryError:
+            header, out = {"error": "LimitExceeded", "message": "decoding needs more memory than the limit allows"}, []
+        except KeyError:
+            header, out = {"error": "Unknown"}, []  # opened in an earlier process, or closed to make room
+        except Exception as error:  # noqa: BLE001 - the border of the process: whatever a decoder raises ends here
+            header, out = {"error": InputError.__name__, "message": f"cannot be decoded: {error}"}, []
+        wire.send(outgoing, header, out)
+
+
+def main() -> None:
+    """Keep stdout for messages, then serve."""
+    outgoing = os.dup(1)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 - open as long as the process
+    limit_memory()
+    try:
+        serve(0, outgoing)
+    except wire.Closed:
+        return
+
+
+if __name__ == "__main__":
+    main()

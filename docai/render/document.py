@@ -1,0 +1,167 @@
+"""Open documents: `Source` is a PDF or an image file, decoded in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from docai.errors import InputError, LimitExceeded
+from docai.render import wire
+from docai.render.inputs import InputFile, check_kind
+from docai.render.worker import Forgotten, new_number, shared_worker
+from docai.types import Box, Font, Glyphs, Limits, Link, OutlineItem, Page, PageContent, Rule
+
+
+def open_document(
+    source: str | Path | bytes | InputFile,
+    *,
+    password: str | None = None,
+    limits: Limits | None = None,
+    name: str | None = None,
+) -> Source:
+    """Open a PDF or an image: a path, its bytes, or an `InputFile`.
+
+    Raises InputError (missing, empty, corrupt, of another kind), PasswordError or LimitExceeded.
+    """
+    if isinstance(source, InputFile):
+        file = source
+    elif isinstance(source, bytes):
+        file = InputFile(None, None, name or "document", source)
+    else:
+        file = InputFile(Path(source), None, name or str(source), None)
+    return Source(file, password, limits or Limits())
+
+
+class Source:
+    """A document that is open for reading. Close it, or use it as a context manager; a closed one opens again on use.
+
+    `name` as the user gave it; `kind` is `pdf` or `image`; `notes` are things worth telling (only the first frame of
+    an animation is read, ...). A page that cannot be read raises its error and leaves the others readable.
+    """
+
+    def __init__(self, file: InputFile, password: str | None, limits: Limits) -> None:
+        self.name = file.name
+        self._file, self._password, self._limits = file, password, limits
+        head, size = file.head_and_size()
+        if size == 0:
+            raise InputError(f"{self.name}: empty file (0 bytes)")
+        if limits.max_bytes is not None and size > limits.max_bytes:
+            raise LimitExceeded(
+                f"{self.name}: {size} bytes exceed the limit of {limits.max_bytes}; raise it with --max-bytes"
+            )
+        self.kind = check_kind(head, self.name)
+        self._worker, self._number = shared_worker(), new_number()
+        self._generation = -1
+        described = self._open()
+        self.page_count = int(described["page_count"])
+        self.metadata: dict[str, str] = {str(k): str(v) for k, v in described["metadata"].items()}
+        self.outline = tuple(OutlineItem(str(t), int(n), p) for t, n, p in described["outline"])
+        self.notes: tuple[str, ...] = tuple(map(str, described["notes"]))
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the decoding process forget the document."""
+        if self._generation == self._worker.generation:
+            self._worker.call({"do": "close", "document": self._number}, seconds=self._limits.page_seconds)
+        self._generation = -1
+
+    def read_bytes(self) -> bytes:
+        """The file as it is. Raises InputError."""
+        return self._file.read()
+
+    def page(self, index: int) -> Page:
+        """A page as a viewer shows it, with its pixels on demand. Raises the page's error."""
+        header, _ = self._ask({"do": "size", "index": index})
+        width, height, _dpi = header["size"]
+
+        def render(dpi: float, rotation: int, skew: float) -> NDArray[np.uint8]:
+            return self._pixels(index, dpi, rotation, skew)
+
+        return Page(index, (width, height), "pt" if self.kind == "pdf" else "px", self.name, render=render)
+
+    def dpi(self, index: int) -> float | None:
+        """The resolution that an image states; None where it states none."""
+        return float(self._ask({"do": "size", "index": index})[0]["size"][2]) or None
+
+    def content(self, index: int) -> PageContent:
+        """What the file itself says is on a page. Raises the page's error."""
+        header, parts = self._ask({"do": "content", "index": index})
+        arrays = {n: wire.unpack_array(d, p) for (n, d), p in zip(header["arrays"].items(), parts, strict=True)}
+        return _content(header["said"], arrays)
+
+    def page_pdf(self, index: int) -> bytes:
+        """A PDF of one page: unchanged where the document is a PDF, else the image on a page of its size."""
+        return bytes(self._ask({"do": "page_pdf", "index": index})[1][0])
+
+    def _pixels(self, index: int, dpi: float, rotation: int, skew: float) -> NDArray[np.uint8]:
+        request = {"do": "pixels", "index": index, "dpi": dpi, "rotation": rotation, "skew": skew}
+        header, parts = self._ask(request)
+        return wire.unpack_array(header["array"], parts[0])
+
+    def _open(self) -> dict[str, Any]:
+        """Open the document in the running process; one that is new gets a second try after a crash of the old."""
+        path = None if self._file.path is None else str(self._file.path.resolve())
+        request = {
+            "do": "open",
+            "document": self._number,
+            "kind": self.kind,
+            "path": path,
+            "password": self._password,
+            "limits": asdict(self._limits),
+        }
+        parts = [self._file.data] if self._file.data is not None else []
+        try:
+            header, _ = self._worker.call(request, parts, seconds=self._limits.page_seconds)
+        except InputError as error:
+            raise type(error)(f"{self.name}: {error}") from error
+        self._generation = self._worker.generation
+        return header
+
+    def _ask(self, request: dict[str, Any]) -> tuple[dict[str, Any], list[bytearray]]:
+        index = request["index"]
+        if not 0 <= index < self.page_count:
+            raise IndexError(f"page {index} of {self.page_count}")
+        if self._generation != self._worker.generation:
+            self._open()
+        request = {**request, "document": self._number}
+        try:
+            try:
+                return self._worker.call(request, seconds=self._limits.page_seconds)
+            except Forgotten:
+                self._open()
+                return self._worker.call(request, seconds=self._limits.page_seconds)
+        except InputError as error:
+            raise type(error)(f"{self.name}, page {index + 1}: {error}") from error
+
+
+def _content(said: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> PageContent:
+    glyphs = None
+    if "codepoints" in arrays:
+        table = tuple(Font(str(n), int(w), bool(i), bool(m)) for n, w, i, m in said["fonts"])
+        glyphs = Glyphs(**arrays, font_table=table)
+    return PageContent(
+        glyphs,
+        tuple(Rule(Box(l, t, r, b), w) for l, t, r, b, w in said.get("rules", ())),  # noqa: E741
+        _boxes(said.get("fills", ())),
+        _boxes(said.get("pictures", ())),
+        _boxes(said.get("drawings", ())),
+        tuple(Link(Box(*box), str(target)) for box, target in said.get("links", ())),
+        tuple(map(str, said.get("notes", ()))),
+    )
+
+
+def _boxes(rects: Sequence[Sequence[float]]) -> tuple[Box, ...]:
+    return tuple(Box(*rect) for rect in rects)

@@ -1,0 +1,109 @@
+"""How a decoding process and its parent talk: a JSON header, then raw bytes.
+
+A message is two little-endian uint32 (header length, number of parts), the header as JSON, and for each part a uint64
+length and its bytes. Neither side evaluates what it receives: the child runs native code on untrusted files, and a
+child that has been taken over can send wrong numbers but no objects.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import struct
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_HEAD = struct.Struct("<II")
+_LENGTH = struct.Struct("<Q")
+_MOST_HEADER = 64 << 20
+_MOST_PART = 2 << 30
+_DTYPES = frozenset({"uint8", "uint32", "int16", "int32", "float32"})
+
+Parts = Sequence[bytes | memoryview]
+
+
+class Closed(Exception):
+    """The other side has gone."""
+
+
+class TimedOut(Exception):
+    """No (whole) message came in time."""
+
+
+class Malformed(Exception):
+    """What came is no message of ours."""
+
+
+def send(fd: int, header: dict[str, Any], parts: Parts = ()) -> None:
+    """Write a message. Raises Closed where nobody reads."""
+    text = json.dumps(header).encode()
+    try:
+        _write(fd, _HEAD.pack(len(text), len(parts)) + text)
+        for part in parts:
+            _write(fd, _LENGTH.pack(len(part)))
+            _write(fd, part)
+    except BrokenPipeError as error:
+        raise Closed from error
+
+
+def _write(fd: int, data: bytes | memoryview) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view[: 1 << 20]) :]
+
+
+def receive(fd: int, deadline: float | None = None) -> tuple[dict[str, Any], list[bytearray]]:
+    """Read a message, until `deadline` (of time.monotonic). Raises Closed, TimedOut or Malformed."""
+    length, count = _HEAD.unpack(_read(fd, _HEAD.size, deadline))
+    if length > _MOST_HEADER or count > 64:
+        raise Malformed(f"header of {length} bytes, {count} parts")
+    try:
+        header = json.loads(bytes(_read(fd, length, deadline)))
+    except ValueError as error:
+        raise Malformed(str(error)) from error
+    if not isinstance(header, dict):
+        raise Malformed("no header")
+    return header, [_part(fd, deadline) for _ in range(count)]
+
+
+def _part(fd: int, deadline: float | None) -> bytearray:
+    (length,) = _LENGTH.unpack(_read(fd, _LENGTH.size, deadline))
+    if length > _MOST_PART:
+        raise Malformed(f"part of {length} bytes")
+    return _read(fd, length, deadline)
+
+
+def _read(fd: int, length: int, deadline: float | None) -> bytearray:
+    data = bytearray(length)
+    view = memoryview(data)
+    while view:
+        if deadline is not None and not select.select([fd], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            raise TimedOut
+        got = os.readv(fd, [view[: 1 << 20]])
+        if got == 0:
+            raise Closed
+        view = view[got:]
+    return data
+
+
+def pack_array(array: NDArray[Any]) -> tuple[dict[str, Any], memoryview]:
+    """An array as (what to say of it in the header, its bytes)."""
+    array = np.ascontiguousarray(array)
+    part = array.data.cast("B") if array.size else memoryview(b"")  # an empty view cannot be cast
+    return {"dtype": str(array.dtype), "shape": list(array.shape)}, part
+
+
+def unpack_array(said: dict[str, Any], part: bytearray) -> NDArray[Any]:
+    """The array that a header describes. Raises Malformed where the bytes do not fit it."""
+    try:
+        dtype, shape = str(said["dtype"]), tuple(int(n) for n in said["shape"])
+        if dtype not in _DTYPES or any(n < 0 for n in shape):
+            raise Malformed(f"array of {dtype} {shape}")
+        return np.frombuffer(part, dtype=dtype).reshape(shape)
+    except (KeyError, TypeError, ValueError) as error:
+        raise Malformed(str(error)) from error

@@ -1,0 +1,131 @@
+"""The parent's side of the decoding process: starts it, watches it, replaces it."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+from docai import errors
+from docai.errors import InputError, InternalError, LimitExceeded
+from docai.render import wire
+
+_RECYCLE = 2_000  # requests after which a fresh process takes over, so that native leaks do not add up
+
+
+class Forgotten(Exception):
+    """The process does not know the document (any more): it has to be opened again."""
+
+
+class Worker:
+    """One decoding process. Calls are serialised; a process that crashes or hangs is replaced at the next call."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._calls = 0
+        self.generation = 0  # changes whenever a new process starts
+
+    def call(
+        self, request: dict[str, Any], parts: wire.Parts = (), *, seconds: float
+    ) -> tuple[dict[str, Any], list[bytearray]]:
+        """Send a request and wait for its answer.
+
+        Raises the error that the process reports, LimitExceeded where `seconds` pass, InputError where it crashes,
+        Forgotten where it does not know the document.
+        """
+        with self._lock:
+            process = self._running()
+            try:
+                wire.send(process.stdin.fileno(), request, parts)  # type: ignore[union-attr]
+                header, out = wire.receive(process.stdout.fileno(), time.monotonic() + seconds)  # type: ignore[union-attr]
+            except wire.TimedOut:
+                self.stop()
+                raise LimitExceeded(
+                    f"decoding took longer than {seconds:g} s and was stopped; allow more with --page-seconds"
+                ) from None
+            except (wire.Closed, wire.Malformed) as error:
+                raise InputError(self._how_it_ended()) from error
+            except BaseException:  # interrupted between request and answer: the pipe holds half a message
+                self.stop()
+                raise
+        return _checked(header), out
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is not None and self._process.poll() is None and self._calls < _RECYCLE:
+            self._calls += 1
+            return self._process
+        self.stop()
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "docai.render.child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,  # Ctrl-C is the parent's to handle
+        )
+        self._calls = 1
+        self.generation += 1
+        return self._process
+
+    def _how_it_ended(self) -> str:
+        """What to tell the user of a process that went away within a call."""
+        code = None
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = self._process.wait(1)
+        self.stop()
+        if code is None or code >= 0:
+            return "cannot be read: the decoder ended unexpectedly; the file is corrupt or exceeds the memory limit"
+        name = signal.Signals(-code).name if -code in signal.valid_signals() else f"signal {-code}"
+        return f"cannot be read: it crashed the decoder ({name}); the file is corrupt or exceeds the memory limit"
+
+    def stop(self) -> None:
+        """End the process, at once."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        process.wait()
+
+
+def _checked(header: dict[str, Any]) -> dict[str, Any]:
+    name = header.get("error")
+    if name is None:
+        return header
+    if name == "Unknown":
+        raise Forgotten
+    kind = getattr(errors, str(name), None)
+    if isinstance(kind, type) and issubclass(kind, errors.DocaiError):
+        raise kind(str(header.get("message", "")))
+    raise InternalError(f"the decoder reported {name!r}")
+
+
+_numbers = itertools.count(1)
+_shared: Worker | None = None
+
+
+def shared_worker() -> Worker:
+    """The process that all documents of this program share."""
+    global _shared
+    if _shared is None:
+        _shared = Worker()
+        atexit.register(_shared.stop)
+    return _shared
+
+
+def new_number() -> int:
+    """A number for a document, unique in this program."""
+    return next(_numbers)
