@@ -169,12 +169,12 @@ def to_rgb(image: Image.Image) -> Image.Image:
 
 
 def _deep_grey(image: Image.Image) -> Image.Image:
-    """16-bit, 32-bit and float grey: the range in use becomes 0..255, for scanners write 12 bits into 16."""
+    """16-bit, 32-bit and float grey: black to the brightest level in use becomes 0..255, since scanners write 10 or
+    12 bits into 16 and no file says so.
+    """
     levels = np.nan_to_num(np.asarray(image, np.float32))
-    top = float(levels.max(initial=0))
-    low = float(levels.min(initial=0))
-    white = next((w for w in (1.0, 255.0, 4095.0, 65535.0) if top <= w), top)
-    scaled = (levels - min(low, 0.0)) * (255.0 / max(white - min(low, 0.0), 1e-9))
+    black, white = min(float(levels.min(initial=0)), 0.0), float(levels.max(initial=0))
+    scaled = (levels - black) * (255.0 / max(white - black, 1e-9))
     return Image.fromarray(np.clip(scaled, 0, 255).astype(np.uint8)).convert("RGB")
 
 
