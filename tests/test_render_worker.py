@@ -1,0 +1,98 @@
+"""The decoding process: messages, crashes, hangs."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import numpy as np
+import pytest
+
+from docai.errors import InputError, LimitExceeded
+from docai.render import wire
+from docai.render.document import open_document
+from docai.render.worker import Forgotten, Worker, shared_worker
+from docai.types import Limits
+
+
+@pytest.fixture
+def pipe() -> tuple[int, int]:
+    return os.pipe()
+
+
+@pytest.mark.parametrize("array", [np.arange(12, dtype=np.float32).reshape(3, 4), np.zeros((0, 4), np.uint8)])
+def test_an_array_comes_through_whole(pipe: tuple[int, int], array: np.ndarray) -> None:
+    described, part = wire.pack_array(array)
+    wire.send(pipe[1], {"array": described}, [part])
+    header, parts = wire.receive(pipe[0])
+    np.testing.assert_array_equal(wire.unpack_array(header["array"], parts[0]), array)
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (b"", wire.Closed),
+        (b"\x01\x00", wire.Closed),
+        (b"\xff\xff\xff\xff\x00\x00\x00\x00", wire.Malformed),
+        (b"\x02\x00\x00\x00\x00\x00\x00\x00[]", wire.Malformed),
+        (b"\x02\x00\x00\x00\x00\x00\x00\x00{{", wire.Malformed),
+    ],
+)
+def test_what_is_no_message_is_refused(pipe: tuple[int, int], data: bytes, error: type[Exception]) -> None:
+    os.write(pipe[1], data)
+    os.close(pipe[1])
+    with pytest.raises(error):
+        wire.receive(pipe[0])
+
+
+@pytest.mark.parametrize(
+    "said", [{"dtype": "object", "shape": [1]}, {"dtype": "uint8", "shape": [9]}, {"dtype": "uint8"}]
+)
+def test_an_array_that_does_not_fit_its_bytes_is_refused(said: dict[str, object]) -> None:
+    with pytest.raises(wire.Malformed):
+        wire.unpack_array(said, bytearray(1))
+
+
+def test_a_hang_is_stopped_and_the_next_call_has_a_new_process(tiny_pdf: bytes) -> None:
+    worker = Worker()
+    with pytest.raises(Forgotten):
+        worker.call({"do": "size", "document": 1, "index": 0}, seconds=30)
+    assert worker._process is not None
+    os.kill(worker._process.pid, signal.SIGSTOP)
+    with pytest.raises(LimitExceeded, match="--page-seconds"):
+        worker.call({"do": "size", "document": 1, "index": 0}, seconds=0.2)
+    with pytest.raises(Forgotten):
+        worker.call({"do": "size", "document": 1, "index": 0}, seconds=30)
+    worker.stop()
+
+
+def test_a_crash_costs_one_call_and_the_document_opens_again(tiny_pdf: bytes) -> None:
+    with open_document(tiny_pdf) as source:
+        worker = shared_worker()
+        assert worker._process is not None
+        worker._process.send_signal(signal.SIGSEGV)
+        worker._process.wait()
+        assert source.page(0).size == (300.0, 200.0)
+
+
+def test_a_crash_within_a_call_is_an_input_error(tiny_pdf: bytes) -> None:
+    worker = Worker()
+    with pytest.raises(Forgotten):
+        worker.call({"do": "size", "document": 1, "index": 0}, seconds=30)
+    process = worker._process
+    assert process is not None
+    os.kill(process.pid, signal.SIGSTOP)
+    os.kill(process.pid, signal.SIGSEGV)
+    os.kill(process.pid, signal.SIGCONT)
+    with pytest.raises((InputError, Forgotten)):  # Forgotten where it was gone before the call began
+        worker.call({"do": "size", "document": 1, "index": 0}, seconds=30)
+    worker.stop()
+
+
+@pytest.mark.parametrize(
+    ("limits", "option"),
+    [(Limits(max_bytes=10), "--max-bytes"), (Limits(max_pages=1), "--max-pages")],
+)
+def test_a_limit_names_its_option(tiny_pdf: bytes, limits: Limits, option: str) -> None:
+    with pytest.raises(LimitExceeded, match=option):
+        open_document(tiny_pdf, limits=limits)
