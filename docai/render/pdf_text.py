@@ -26,10 +26,11 @@ MOST_CHARACTERS = 400_000  # of one page
 class _Run:
     """What is the same for all characters of one text object."""
 
-    font: int
-    size: float
-    angle: int
-    flags: int
+    font: int = 0
+    size: float = 0.0
+    angle: int = 0
+    flags: int = 0
+    origin: tuple[float, float] = (0.0, 0.0)  # of its first character, in user space: a point of the baseline
 
 
 class _Fonts:
@@ -90,32 +91,36 @@ def _columns(count: int) -> dict[str, NDArray[Any]]:
 
 def _read(text_page: Any, count: int, frame: Frame) -> tuple[dict[str, NDArray[Any]], list[list[Any]]]:
     address = calls.address_of(text_page)
-    rects, origins = (ctypes.c_float * (4 * count))(), (ctypes.c_double * (2 * count))()
-    rect_at, origin_at = ctypes.addressof(rects), ctypes.addressof(origins)
-    codes, runs, numbers = [0] * count, [_Run(0, 0.0, 0, 0)], [0] * count
-    flags, fonts, known = bytearray(count), _Fonts(), {0: 0}
-    for i in range(count):
-        codes[i] = calls.get_unicode(address, i)
+    rects = (ctypes.c_float * (4 * count))()
+    rect_at = ctypes.addressof(rects)
+    runs, numbers, fonts = [_Run(flags=Glyphs.GENERATED)], [0] * count, _Fonts()
+    known: dict[int, int] = {0: 0}
+    for i in range(count):  # two calls a character; all else is asked once for each text object
         text_object = calls.get_text_object(address, i) or 0
         if text_object not in known:
             known[text_object] = len(runs)
             runs.append(_run(text_page, i, text_object, fonts, frame))
         numbers[i] = known[text_object]
         calls.get_loose_box(address, i, rect_at + 16 * i)
-        calls.get_origin(address, i, origin_at + 16 * i, origin_at + 16 * i + 8)
-        if not text_object:
-            flags[i] = Glyphs.GENERATED
-        elif calls.has_map_error(address, i):
-            flags[i] = Glyphs.UNMAPPED
     columns = _columns(count)
-    columns["codepoints"][:] = codes
-    columns["flags"][:] = np.frombuffer(flags, np.uint8) if count else 0
-    _spread(columns, runs, np.asarray(numbers, np.int32))
+    columns["codepoints"][:] = _codepoints(text_page, count)
+    run_of = _spread(columns, runs, np.asarray(numbers, np.int32))
     rect = np.frombuffer(memoryview(rects), np.float32).reshape(-1, 4)  # left, top, right, bottom, y up
-    columns["boxes"][:] = _boxes(rect, np.frombuffer(memoryview(origins), np.float64).reshape(-1, 2), columns, frame)
-    hyphen = np.isin(columns["codepoints"], list(_HYPHENS))
-    columns["flags"][hyphen] |= Glyphs.HYPHEN
+    origins = np.asarray([run.origin for run in runs], np.float64)
+    columns["boxes"][:] = _boxes(rect, frame.points(origins)[run_of], columns, frame)
+    columns["flags"][np.isin(columns["codepoints"], list(_HYPHENS))] |= Glyphs.HYPHEN
     return columns, fonts.table
+
+
+def _codepoints(text_page: Any, count: int) -> NDArray[np.uint32]:
+    """The page's text in one call; one by one where it has characters beyond the first plane, or none for a glyph."""
+    buffer = (ctypes.c_ushort * (count + 1))()
+    if raw.FPDFText_GetText(text_page, 0, count, buffer) == count + 1:
+        units = np.frombuffer(memoryview(buffer), np.uint16)[:count]
+        if not ((units >= 0xD800) & (units < 0xE000)).any():
+            return units.astype(np.uint32)
+    address = calls.address_of(text_page)
+    return np.asarray([calls.get_unicode(address, i) for i in range(count)], np.uint32)
 
 
 def _run(text_page: Any, char: int, address: int, fonts: _Fonts, frame: Frame) -> _Run:
@@ -124,7 +129,10 @@ def _run(text_page: Any, char: int, address: int, fonts: _Fonts, frame: Frame) -
     raw.FPDFText_GetMatrix(text_page, char, matrix)
     size = raw.FPDFText_GetFontSize(text_page, char) * math.hypot(matrix.c, matrix.d)
     angle = (round(-math.degrees(math.atan2(matrix.b, matrix.a))) + frame.rotation) % 360
-    return _Run(fonts.index(text_page, char, text_object), abs(size), angle, _hidden(text_object))
+    x, y = ctypes.c_double(), ctypes.c_double()
+    raw.FPDFText_GetCharOrigin(text_page, char, x, y)
+    flags = _hidden(text_object) | (Glyphs.UNMAPPED if raw.FPDFText_HasUnicodeMapError(text_page, char) == 1 else 0)
+    return _Run(fonts.index(text_page, char, text_object), abs(size), angle, flags, (x.value, y.value))
 
 
 def _hidden(text_object: Any) -> int:
@@ -135,25 +143,30 @@ def _hidden(text_object: Any) -> int:
     return Glyphs.INVISIBLE if known and alpha.value == 0 else 0
 
 
-def _spread(columns: dict[str, NDArray[Any]], runs: list[_Run], numbers: NDArray[np.int32]) -> None:
-    """What runs know, written to each of their characters; generated ones take it from the character before."""
-    own = numbers > 0
-    last = np.maximum.accumulate(np.where(own, np.arange(len(numbers)), 0)) if len(numbers) else numbers
-    numbers = numbers[last] if len(numbers) else numbers
+def _spread(columns: dict[str, NDArray[Any]], runs: list[_Run], numbers: NDArray[np.int32]) -> NDArray[np.int32]:
+    """What runs know, written to each of their characters; generated ones look like the character before them.
+
+    Returns each character's run, with those of generated characters filled in.
+    """
+    columns["flags"][:] = np.asarray([r.flags for r in runs], np.uint8)[numbers]
+    if len(numbers):
+        numbers = numbers[np.maximum.accumulate(np.where(numbers > 0, np.arange(len(numbers)), 0))]
     columns["sizes"][:] = np.asarray([r.size for r in runs], np.float32)[numbers]
     columns["fonts"][:] = np.asarray([r.font for r in runs], np.int32)[numbers]
     columns["angles"][:] = np.asarray([r.angle for r in runs], np.int16)[numbers]
-    columns["flags"][:] |= np.asarray([r.flags for r in runs], np.uint8)[numbers]
+    return numbers
 
 
 def _boxes(
-    rect: NDArray[np.float32], origin: NDArray[np.float64], columns: dict[str, NDArray[Any]], frame: Frame
+    rect: NDArray[np.float32], base: NDArray[np.float64], columns: dict[str, NDArray[Any]], frame: Frame
 ) -> NDArray[np.float32]:
-    """Boxes on the displayed page. Along the line they are the advance, across it one height for all fonts."""
+    """Boxes on the displayed page. Along the line they are the advance, across it one height for all fonts.
+
+    `base`: for each character a point of its baseline, as displayed.
+    """
     boxes = frame.boxes(rect)
     if not len(boxes):
         return boxes
-    base = frame.points(origin)
     size, angle = columns["sizes"], columns["angles"]
     for turned, low, high, sign in ((0, 1, 3, 1), (180, 3, 1, -1), (90, 2, 0, -1), (270, 0, 2, 1)):
         rows = (np.abs((angle - turned + 180) % 360 - 180) <= 10) & (size > 0)

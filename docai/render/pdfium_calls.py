@@ -24,8 +24,6 @@ _P, _I = ctypes.c_void_p, ctypes.c_int
 get_unicode = _bind("FPDFText_GetUnicode", ctypes.c_uint, _P, _I)
 get_text_object = _bind("FPDFText_GetTextObject", _P, _P, _I)
 get_loose_box = _bind("FPDFText_GetLooseCharBox", _I, _P, _I, _P)
-get_origin = _bind("FPDFText_GetCharOrigin", _I, _P, _I, _P, _P)
-has_map_error = _bind("FPDFText_HasUnicodeMapError", _I, _P, _I)
 
 
 def address_of(pointer: object) -> int:
