@@ -223,13 +223,14 @@ class Glyphs:
     sizes: NDArray[np.float32]  # (n,) font size in points, as drawn
     fonts: NDArray[np.int32]  # (n,) index into `font_table`
     angles: NDArray[np.int16]  # (n,) clockwise direction of writing as displayed, whole degrees 0..359
-    flags: NDArray[np.uint8]  # (n,) GENERATED | UNMAPPED | INVISIBLE | HYPHEN
+    flags: NDArray[np.uint8]  # (n,) GENERATED | UNMAPPED | INVISIBLE | HYPHEN | PALE
     font_table: tuple[Font, ...] = ()
 
     GENERATED = 1
     UNMAPPED = 2  # the PDF gives no Unicode for it
     INVISIBLE = 4  # drawn in render mode 3 or 7, or fully transparent
     HYPHEN = 8  # a soft hyphen at a line end
+    PALE = 16  # drawn in (nearly) white: readable on a dark ground only
 
     def __len__(self) -> int:
         return len(self.codepoints)

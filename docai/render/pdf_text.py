@@ -19,6 +19,7 @@ _FIXED_PITCH, _ITALIC, _FORCE_BOLD = 1 << 0, 1 << 6, 1 << 18  # font flags, ISO 
 _ASCENT, _DESCENT = 0.78, 0.22  # of the font size: one height for every font, since many files state nonsense
 _HIDDEN_MODES = frozenset({raw.FPDF_TEXTRENDERMODE_INVISIBLE, raw.FPDF_TEXTRENDERMODE_CLIP})
 _HYPHENS = frozenset({0x02, 0xFFFE})  # what pdfium gives for a hyphen that splits a word at a line end
+_PALE = 240  # of 255, in each colour
 MOST_CHARACTERS = 400_000  # of one page
 
 
@@ -140,7 +141,9 @@ def _hidden(text_object: Any) -> int:
         return Glyphs.INVISIBLE
     r, g, b, alpha = (ctypes.c_uint() for _ in range(4))
     known = raw.FPDFPageObj_GetFillColor(text_object, r, g, b, alpha)
-    return Glyphs.INVISIBLE if known and alpha.value == 0 else 0
+    if known and alpha.value == 0:
+        return Glyphs.INVISIBLE
+    return Glyphs.PALE if known and min(r.value, g.value, b.value) >= _PALE else 0
 
 
 def _spread(columns: dict[str, NDArray[Any]], runs: list[_Run], numbers: NDArray[np.int32]) -> NDArray[np.int32]:
