@@ -1,0 +1,87 @@
+"""Figures as pictures of their own: names, PNG bytes, data URIs."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from docai.export.options import ExportOptions, image_folder
+from docai.types import Block, Box, Document, Page, PageResult
+
+if TYPE_CHECKING:
+    from docai.types import RGB
+
+
+def picture_names(document: Document) -> dict[str, str]:
+    """File names of the blocks that are shown as pictures, by block id: `page-3-figure-1.png`.
+
+    Left out are blocks of pages whose pixels are out of reach, as their source is closed.
+    """
+    return {block.id: name for result in document.pages for block, name in _pictures(result)}
+
+
+def _pictures(result: PageResult) -> Iterator[tuple[Block, str]]:
+    counts: dict[str, int] = {}
+    for block in result.blocks:
+        if result.page.render is not None and is_picture(block):
+            counts[block.kind] = counts.get(block.kind, 0) + 1
+            yield block, f"page-{result.page.index + 1}-{block.kind}-{counts[block.kind]}.png"
+
+
+def is_picture(block: Block) -> bool:
+    """Whether a block is shown as a picture: figures, and formulas that no model has put into LaTeX."""
+    return block.kind == "figure" or (block.kind == "formula" and not is_latex(block))
+
+
+def is_latex(block: Block) -> bool:
+    """Whether a formula's text is LaTeX: only models write it; text layers and OCR give its characters."""
+    return block.kind == "formula" and block.source.startswith("vlm") and bool(block.text.strip())
+
+
+def assets(document: Document, options: ExportOptions | None = None) -> dict[str, bytes]:
+    """The PNG files that an output with `images="ref"` refers to: path relative to the output -> bytes."""
+    options = options or ExportOptions()
+    folder = image_folder(document, options)
+    return {f"{folder}/{name}": png for name, png in _files(document, options.dpi)}
+
+
+def _files(document: Document, dpi: float) -> Iterator[tuple[str, bytes]]:
+    for result in document.pages:
+        named = list(_pictures(result))
+        if named:
+            pixels = result.page.pixels(dpi)
+            yield from ((name, png_of(crop(result.page, pixels, block.box))) for block, name in named)
+
+
+def crop(page: Page, pixels: RGB, box: Box) -> RGB:
+    """The part of a page's pixels (H, W, 3) in a box of the page's unit, at least one pixel large."""
+    height, width = pixels.shape[:2]
+    sx, sy = width / page.width, height / page.height
+    left, top = min(max(0, int(box.l * sx)), width - 1), min(max(0, int(box.t * sy)), height - 1)
+    right, bottom = max(left + 1, min(width, round(box.r * sx))), max(top + 1, min(height, round(box.b * sy)))
+    return pixels[top:bottom, left:right]
+
+
+def png_of(pixels: RGB) -> bytes:
+    """Pixels (H, W, 3) as a PNG file."""
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "PNG", optimize=False)
+    return buffer.getvalue()
+
+
+def jpeg_of(pixels: RGB, quality: int = 80) -> bytes:
+    """Pixels (H, W, 3) as a JPEG file."""
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "JPEG", quality=quality)
+    return buffer.getvalue()
+
+
+def data_uri(data: bytes, media_type: str) -> str:
+    """Bytes as a `data:` URI."""
+    return f"data:{media_type};base64,{base64.b64encode(data).decode('ascii')}"

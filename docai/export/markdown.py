@@ -1,0 +1,142 @@
+"""Markdown (GitHub's flavour)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import groupby
+
+from docai.export.figures import crop, data_uri, is_latex, is_picture, picture_names, png_of
+from docai.export.flow import Piece, children_around, pieces
+from docai.export.footnotes import Footnotes, match_footnotes
+from docai.export.grid import html_table, text_rows
+from docai.export.inline import escape, inline
+from docai.export.lists import Item, nested
+from docai.export.options import ExportOptions, as_url, image_folder
+from docai.types import Block, Document, Label, Page, Table
+
+_PROSE = 4  # words a line, on average, from which on the text within a figure is more than its labels
+
+
+def render(document: Document, options: ExportOptions) -> str:
+    """The document as markdown, without furniture unless asked for."""
+    return Markdown(document, options).text()
+
+
+class Markdown:
+    """Writes one document."""
+
+    def __init__(self, document: Document, options: ExportOptions) -> None:
+        self.options = options
+        self.flow = pieces(document, options)
+        self.folder = image_folder(document, options)
+        self.names = picture_names(document) if options.images != "none" else {}
+        self.footnotes: Footnotes = match_footnotes(self.flow)
+        self.seen: set[int] = set()
+
+    def text(self) -> str:
+        parts = [part for part in self._parts() if part]
+        return "\n\n".join(parts) + "\n" if parts else ""
+
+    def _parts(self) -> Iterator[str]:
+        """Pieces that are set apart by an empty line; the items of a list make one."""
+        for (page, is_list), group in groupby(self.flow, key=self._group):
+            if self.options.page_breaks and page not in self.seen:
+                self.seen.add(page)
+                yield f"<!-- page {page + 1} -->"
+            if is_list:
+                yield "\n".join(nested([Item(p.block.marker, p.block.level or 0, self._inline(p)) for p in group]))
+            else:
+                for piece in group:
+                    yield from self._block(piece)
+
+    def _group(self, piece: Piece) -> tuple[int, bool]:
+        return (piece.page.index if self.options.page_breaks else 0, piece.label is Label.LIST_ITEM)
+
+    def _block(self, piece: Piece) -> Iterator[str]:
+        above, below = children_around(piece.block)
+        yield from (inline(child.text, child.spans) for child in above)
+        yield self._body(piece)
+        yield from (inline(child.text, child.spans) for child in below)
+
+    def _body(self, piece: Piece) -> str:
+        block = piece.block
+        match block.label:
+            case Label.TITLE | Label.HEADING:
+                return heading(self._inline(piece), block)
+            case Label.TABLE if block.table is not None:
+                return table_markdown(block.table)
+            case Label.CODE:
+                return fenced(block.text)
+            case Label.FIGURE | Label.FORMULA:
+                return self._picture(piece)
+            case Label.FOOTNOTE if block.id in self.footnotes.notes:
+                note = self.footnotes.notes[block.id]
+                return f"[^{note.name}]: " + inline(note.text, note.spans).replace("\n", "\n    ")
+        return self._inline(piece)
+
+    def _inline(self, piece: Piece) -> str:
+        return inline(piece.text, piece.spans, self.footnotes.references.get(piece.block.id, ()))
+
+    def _picture(self, piece: Piece) -> str:
+        block = piece.block
+        if is_latex(block):
+            return display_math(block.text)
+        if block.id in self.names:
+            return self._image(block, piece.page)
+        return self._inline(piece) if block.kind == "formula" or is_prose(block) else ""
+
+    def _image(self, block: Block, page: Page) -> str:
+        alt = inline(alt_text(block)).replace("[", "\\[").replace("]", "\\]").replace("\n", " ")
+        if self.options.images == "embed":
+            target = data_uri(png_of(crop(page, page.pixels(self.options.dpi), block.box)), "image/png")
+        else:
+            target = as_url(f"{self.folder}/{self.names[block.id]}")
+        image = f"![{alt}]({target})"
+        return f"{image}\n\n{inline(block.text)}" if is_prose(block) else image
+
+
+def alt_text(block: Block) -> str:
+    """What a picture is called where it cannot be seen: its caption, or what it is."""
+    caption = next((child.text for child in block.children if child.label is Label.CAPTION), "")
+    return caption or (block.text if block.kind == "formula" and block.text else block.kind.capitalize())
+
+
+def is_prose(block: Block) -> bool:
+    """Whether a figure holds sentences, not only the labels of a chart."""
+    lines = [line.text.split() for line in block.lines] or [line.split() for line in block.text.splitlines()]
+    return is_picture(block) and bool(lines) and sum(map(len, lines)) >= max(12, _PROSE * len(lines))
+
+
+def heading(text: str, block: Block) -> str:
+    """An ATX heading; a title is of level 1, a heading without a known level of level 2."""
+    level = block.level or (1 if block.label is Label.TITLE else 2)
+    line = re.sub(r"\s+", " ", text)
+    return f"{'#' * min(6, max(1, level))} {line}" if line else ""
+
+
+def fenced(text: str) -> str:
+    """Code in a fence that is longer than any in it."""
+    longest = max((len(ticks) for ticks in re.findall("`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}\n{text.rstrip()}\n{fence}"
+
+
+def display_math(latex: str) -> str:
+    """LaTeX as a formula of its own; a model's own delimiters are replaced."""
+    bare = re.sub(r"^(?:\$\$?|\\\[|\\\()\s*|\s*(?:\$\$?|\\\]|\\\))$", "", latex.strip())
+    return f"$$\n{bare.strip()}\n$$"
+
+
+def table_markdown(table: Table) -> str:
+    """A GitHub table; HTML where cells span or the header has several rows. The first row serves as header."""
+    if table.has_spans or table.header_rows > 1:
+        return html_table(table)
+    rows = ["| " + " | ".join(cell_markdown(text) for text in row) + " |" for row in text_rows(table)]
+    return "\n".join([*rows[:1], "|" + " --- |" * table.cols, *rows[1:]])
+
+
+def cell_markdown(text: str) -> str:
+    """A cell's text in one line, its pipes escaped."""
+    lines = [escape(line.strip()) for line in text.strip().splitlines()]
+    return "<br>".join(lines).replace("|", "\\|")
