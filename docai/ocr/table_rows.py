@@ -1,0 +1,167 @@
+"""The rows of a table: visual rows between horizontal rules, joined where a cell's text wraps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from docai.layout.grid import Piece, Track, is_number, is_year
+from docai.ocr.table_columns import Border, columns_of
+
+_LOOSE_ENDS = ("-", "\u2010", ",", "(", "/", "&", "+")
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A piece and the columns first..last that it reaches into."""
+
+    piece: Piece
+    first: int
+    last: int
+
+    @property
+    def spans(self) -> bool:
+        return self.last > self.first
+
+
+Row = list[Placed]  # one visual row, or several joined
+
+
+def place(row: Sequence[Piece], borders: Sequence[Border], em: float) -> Row:
+    """The pieces of a visual row with their columns."""
+    return [Placed(piece, *columns_of(piece.box, borders, em)) for piece in row]
+
+
+def top(row: Row) -> float:
+    return min(p.piece.box.t for p in row)
+
+
+def bottom(row: Row) -> float:
+    return max(p.piece.box.b for p in row)
+
+
+def middle(row: Row) -> float:
+    return median(p.piece.box.cy for p in row)
+
+
+def columns(row: Row) -> set[int]:
+    """The columns in which a row has text."""
+    return {c for p in row for c in range(p.first, p.last + 1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Spacing:
+    """How far the baselines of a table lie apart: within a cell (`tight`), and between its rows (`wide`)."""
+
+    tight: float
+    wide: float
+
+    @property
+    def telling(self) -> bool:
+        return self.wide >= 1.25 * self.tight
+
+    @property
+    def limit(self) -> float:
+        return (self.tight + self.wide) / 2
+
+
+def spacing_of(bands: Sequence[Sequence[Row]]) -> Spacing:
+    """The two usual pitches of visual rows; the same twice where they do not fall into two groups."""
+    pitches = sorted(middle(b) - middle(a) for band in bands for a, b in zip(band, band[1:], strict=False))
+    if len(pitches) < 3:
+        return Spacing(pitches[0], pitches[0]) if pitches else Spacing(1.0, 1.0)
+    cut = max(range(1, len(pitches)), key=lambda i: pitches[i] / max(pitches[i - 1], 0.1))
+    low, high = median(pitches[:cut]), median(pitches[cut:])
+    if pitches[cut] < 1.2 * pitches[cut - 1] or min(cut, len(pitches) - cut) < 2:
+        return Spacing(median(pitches), median(pitches))
+    return Spacing(low, high)
+
+
+class Joiner:
+    """Decides which visual rows of a table body are one row of cells."""
+
+    def __init__(self, rows: Sequence[Row], count: int, spacing: Spacing, em: float) -> None:
+        self.spacing, self.em, self.count = spacing, em, count
+        self.edge = [
+            max((p.piece.box.r for row in rows for p in row if p.last == c and not p.spans), default=0.0)
+            for c in range(count)
+        ]
+
+    def join(self, band: Sequence[Row]) -> list[list[Row]]:
+        """The visual rows of a band in groups, each of them a row of cells."""
+        groups: list[list[Row]] = []
+        for i, row in enumerate(band):
+            if groups and self._continues(groups[-1], row, band[i + 1] if i + 1 < len(band) else None):
+                groups[-1].append(row)
+            else:
+                groups.append([row])
+        return groups
+
+    def _continues(self, group: list[Row], row: Row, following: Row | None) -> bool:
+        if self._clash(group[-1], row):
+            return False
+        pitch = middle(row) - middle(group[-1])
+        if pitch > 1.2 * self.spacing.limit and pitch > 1.6 * self.em:
+            return False
+        if top(row) < bottom(group[-1]) - 0.6 * self.em and pitch < 0.9 * self.em:
+            return True  # beside it rather than under it: cells aligned at their middle
+        if self.spacing.telling and self.count > 1:
+            return pitch <= self.spacing.limit and self._may_wrap(group, row)
+        have, new = {c for r in group for c in columns(r)}, columns(row)
+        if not new <= have or (0 in new and len(new) > 1 and len(have) > 2 and len(new) == len(have)):
+            return self._completes(group, row)
+        return self._wraps(group, row)
+
+    def _may_wrap(self, group: list[Row], row: Row) -> bool:
+        """With rows set apart by space, anything tight goes on, but for a title row above full rows."""
+        return True
+
+    def _completes(self, group: list[Row], row: Row) -> bool:
+        """Whether a group that began without its first column (cells aligned at the middle) goes on with `row`."""
+        have = {c for r in group for c in columns(r)}
+        return 0 not in have and have < columns(row) and all(self._full(p, row) for p in group[-1])
+
+    def _wraps(self, group: list[Row], row: Row) -> bool:
+        """Whether every piece of `row` is what did not fit on the line above it in its cell."""
+        return all(any(self._went_on(above, p) for above in self._above(group, p)) for p in row)
+
+    def _above(self, group: list[Row], piece: Placed) -> list[Placed]:
+        for row in reversed(group):
+            found = [p for p in row if p.first <= piece.first <= p.last]
+            if found:
+                return found
+        return []
+
+    def _went_on(self, above: Placed, piece: Placed) -> bool:
+        before, after = above.piece.text, piece.piece.text
+        if is_number(before) or is_number(after):
+            return before.endswith(_LOOSE_ENDS) and not is_number(before)
+        if before.endswith(_LOOSE_ENDS) or after[0].islower():
+            return True
+        return not self._fits(above, piece) and not (above.piece.line.bold and not piece.piece.line.bold)
+
+    def _full(self, above: Placed, row: Row) -> bool:
+        below = next((p for p in row if p.first == above.first), None)
+        return below is not None and self._went_on(above, below)
+
+    def _fits(self, above: Placed, piece: Placed) -> bool:
+        """Whether the first word of `piece` would have had room on the line above."""
+        word = piece.piece.words[0]
+        return above.piece.box.r + 0.25 * self.em + word.box.width < self.edge[min(above.last, self.count - 1)]
+
+    def _clash(self, above: Row, row: Row) -> bool:
+        """Whether both hold numbers in one column: numbers do not wrap."""
+        numbers = {p.first for p in above if is_number(p.piece.text)}
+        return any(p.first in numbers and is_number(p.piece.text) for p in row)
+
+
+def full_rules(flat: Sequence[Track], left: float, right: float) -> list[Track]:
+    """Horizontal rules that run over (nearly) the whole table."""
+    return [track for track in flat if track.covers(left, right) >= 0.8]
+
+
+def numeric_row(row: Row) -> bool:
+    """Whether most cells behind the first column hold numbers (years head columns and do not count)."""
+    rest = [p for p in row if p.first > 0]
+    return bool(rest) and sum(is_number(p.piece.text) and not is_year(p.piece.text) for p in rest) * 2 >= len(rest)
