@@ -13,6 +13,7 @@ from typing import Any
 
 from docai.errors import DocaiError, InputError
 from docai.render import wire
+from docai.render.orphan import exit_with_parent
 from docai.types import Limits
 
 _MEMORY = int(os.environ.get("DOCAI_CHILD_MEMORY", 1400 << 20))
@@ -134,6 +135,7 @@ def main() -> None:
     os.dup2(null, 2)
     sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 - open as long as the process
     limit_memory()
+    exit_with_parent()
     try:
         serve(0, outgoing)
     except wire.Closed:

@@ -78,6 +78,27 @@ class DetectOptions(OcrOptions):
     with_lines: bool = option(False, "Add the recognised lines, so that `docai ocr --layout` reads no page twice.")
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OutputOptions:
+    """What `docai ocr` writes, and where."""
+
+    format: str = option("markdown", "Output formats, as in markdown,json.", flags=("--format", "-f"))
+    output: str = option("-", "File, or folder for many; - is standard output.", flags=("--output", "-o"))
+    images: Literal["auto", "none", "ref", "embed"] = option(
+        "auto",
+        "Figures: left out, as files beside the output, or embedded. auto: files where there is a folder.",
+        choices=("auto", "none", "ref", "embed"),
+    )
+    furniture: Literal["drop", "keep"] = option(
+        "drop", "Running headers, footers and page numbers.", choices=("drop", "keep")
+    )
+    jobs: int = option(1, "Files read at the same time.", flags=("--jobs", "-j"))
+    strict: bool = option(False, "Exit with 1 also where pages are degraded.")
+    progress: Literal["auto", "jsonl", "none"] = option(
+        "auto", "Progress on standard error: a bar on a terminal, or JSON lines.", choices=("auto", "jsonl", "none")
+    )
+
+
 _RANGE = re.compile(r"^(\d+|last)?(-)?(\d+|last)?$")
 
 
