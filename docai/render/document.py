@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +15,8 @@ from docai.render import wire
 from docai.render.inputs import InputFile, check_kind
 from docai.render.worker import Forgotten, new_number, shared_worker
 from docai.types import Box, Font, Glyphs, Limits, Link, OutlineItem, Page, PageContent, Rule
+
+_GLYPH_COLUMNS = ("codepoints", "boxes", "sizes", "fonts", "angles", "flags")
 
 
 def open_document(
@@ -151,17 +152,21 @@ def _content(said: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> PageConte
     glyphs = None
     if "codepoints" in arrays:
         table = tuple(Font(str(n), int(w), bool(i), bool(m)) for n, w, i, m in said["fonts"])
-        glyphs = Glyphs(**arrays, font_table=table)
+        glyphs = Glyphs(**{name: arrays[name] for name in _GLYPH_COLUMNS}, font_table=table)
     return PageContent(
         glyphs,
-        tuple(Rule(Box(l, t, r, b), w) for l, t, r, b, w in said.get("rules", ())),  # noqa: E741
-        _boxes(said.get("fills", ())),
-        _boxes(said.get("pictures", ())),
-        _boxes(said.get("drawings", ())),
+        tuple(Rule(Box(*row[:4]), row[4]) for row in _rows(arrays, "rules")),
+        _boxes(arrays, "fills"),
+        _boxes(arrays, "pictures"),
+        _boxes(arrays, "drawings"),
         tuple(Link(Box(*box), str(target)) for box, target in said.get("links", ())),
         tuple(map(str, said.get("notes", ()))),
     )
 
 
-def _boxes(rects: Sequence[Sequence[float]]) -> tuple[Box, ...]:
-    return tuple(Box(*rect) for rect in rects)
+def _rows(arrays: dict[str, NDArray[Any]], name: str) -> list[list[float]]:
+    return arrays[name].tolist() if name in arrays else []
+
+
+def _boxes(arrays: dict[str, NDArray[Any]], name: str) -> tuple[Box, ...]:
+    return tuple(Box(*row) for row in _rows(arrays, name))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,17 +53,30 @@ class Frame:
         }[self.rotation]
 
 
-def compose(outer: Affine, inner: Affine) -> Affine:
-    """The mapping that applies `inner` first. Both as in PDF: a b c d e f."""
-    a, b, c, d, e, f = outer
-    p, q, r, s, t, u = inner
-    return a * p + c * q, b * p + d * q, a * r + c * s, b * r + d * s, a * t + c * u + e, b * t + d * u + f
+def compose_all(outer: Affine, inner: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The mappings (n, 6) that apply each of `inner` (n, 6) first and then `outer`."""
+    a, b, c, d, e, f = inner.T
+    first = np.stack(mapped(np.asarray((*outer[:4], 0, 0)), a, b), axis=1)
+    second = np.stack(mapped(np.asarray((*outer[:4], 0, 0)), c, d), axis=1)
+    third = np.stack(mapped(np.asarray(outer), e, f), axis=1)
+    return np.concatenate([first, second, third], axis=1)
 
 
-def rect_through(to: Affine, x0: float, y0: float, x1: float, y1: float) -> tuple[float, float, float, float] | None:
-    """The box (l, t, r, b) around a mapped rectangle; None where a number is none."""
-    a, b, c, d, e, f = to
-    corners = ((x0, y0), (x1, y0), (x1, y1), (x0, y1))
-    xs, ys = [a * x + c * y + e for x, y in corners], [b * x + d * y + f for x, y in corners]
-    rect = (min(xs), min(ys), max(xs), max(ys))
-    return rect if all(map(math.isfinite, rect)) else None
+def mapped(
+    matrices: NDArray[np.float64], x: NDArray[np.float64], y: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Points through mappings (n, 6), or through one (6,)."""
+    a, b, c, d, e, f = np.moveaxis(matrices, -1, 0)
+    return a * x + c * y + e, b * x + d * y + f
+
+
+def boxes_through(to: Affine, rects: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The boxes (n, 4) l, t, r, b around mapped rectangles, each given by two opposite corners x0, y0, x1, y1."""
+    x, y = rects[:, [0, 2, 2, 0]], rects[:, [1, 1, 3, 3]]
+    x, y = mapped(np.asarray(to), x, y)
+    return np.stack([x.min(axis=1), y.min(axis=1), x.max(axis=1), y.max(axis=1)], axis=1)
+
+
+def cut(boxes: NDArray[np.float64], to: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The parts of boxes (n, 4) that lie within others; inverted (right before left) where there is none."""
+    return np.concatenate([np.maximum(boxes[:, :2], to[:, :2]), np.minimum(boxes[:, 2:], to[:, 2:])], axis=1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,13 @@ from numpy.typing import NDArray
 
 from docai.errors import InputError, LimitExceeded, PasswordError
 from docai.render.frame import Frame
-from docai.render.pdf_objects import read_links, read_objects
+from docai.render.pdf_links import read_links, read_outline
+from docai.render.pdf_objects import read_objects
 from docai.render.pdf_text import MOST_CHARACTERS, read_glyphs
 from docai.types import Limits
 
 RENDER_PIXELS = 25_000_000  # a page is rendered no larger than this: A3 at 300 dpi has 17 million
 _LARGEST_SIDE = 14_400 * 4  # points; larger page boxes (the format's own limit is 14,400) are cut
-_MOST_OUTLINE = 5_000
 _BROKEN = "not a valid PDF: corrupt or truncated; a repair tool (qpdf, mutool) may save it"
 
 
@@ -57,9 +56,7 @@ class PdfFile:
     @property
     def outline(self) -> list[tuple[str, int, int | None]]:
         """(title, level from 1, 0-based page or None)."""
-        with contextlib.suppress(pdfium.PdfiumError, ValueError, RecursionError):
-            return list(_outline(self._document))
-        return []
+        return read_outline(self._document)
 
     def _release(self) -> None:
         if self._page is not None:
@@ -83,21 +80,13 @@ class PdfFile:
         """What the file says is on a page: lists for the header, and the glyph columns."""
         page = self._load(index)
         frame = _frame(page)
-        columns, fonts = read_glyphs(page.raw, frame)
         objects = read_objects(page.raw, frame)
+        columns, fonts = read_glyphs(page.raw, frame, objects.clips)
         notes = ["the page's drawing is too large to be read whole"] if objects.cut_short else []
         if len(columns["codepoints"]) >= MOST_CHARACTERS:
             notes.append(f"only the first {MOST_CHARACTERS} characters of the page are read")
-        said = {
-            "fonts": fonts,
-            "rules": objects.rules,
-            "fills": objects.fills,
-            "pictures": objects.pictures,
-            "drawings": objects.drawings,
-            "links": read_links(self._document.raw, page.raw, frame),
-            "notes": notes,
-        }
-        return said, columns
+        said = {"fonts": fonts, "links": read_links(self._document.raw, page.raw, frame), "notes": notes}
+        return said, {**columns, **objects.arrays()}
 
     def pixels(self, index: int, dpi: float) -> NDArray[np.uint8]:
         """The displayed page as RGB (H, W, 3), smaller than asked for where it would be larger than a limit."""
@@ -160,13 +149,3 @@ def _frame(page: Any) -> Frame:
             f" too large to draw (limit {_LARGEST_SIDE})"
         )
     return Frame(left, bottom, right, top, rotation)
-
-
-def _outline(document: Any) -> Iterator[tuple[str, int, int | None]]:
-    for number, item in enumerate(document.get_toc(max_depth=12)):
-        if number >= _MOST_OUTLINE:
-            return
-        destination = item.get_dest()
-        title = item.get_title().strip()
-        if title:
-            yield title, item.level + 1, destination.get_index() if destination else None

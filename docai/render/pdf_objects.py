@@ -1,221 +1,153 @@
-"""Rules, fills, pictures, drawings and links of a PDF page (runs in the decoding process)."""
+"""Rules, fills, pictures and drawings of a PDF page, and what clips its text (runs in the decoding process)."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
+import numpy as np
 import pypdfium2.raw as raw
+from numpy.typing import NDArray
 
-from docai.render.frame import Affine, Frame, compose, rect_through
+from docai.render.frame import Affine, Frame, boxes_through, compose_all, cut
+from docai.render.pdf_paths import Floats, Indices, matrices_of, read_paths
+from docai.render.pdfium_calls import Handle, bare, each, handle_of, table
 
-_THIN = 3.0  # points: a filled rectangle no thicker than this is a rule
-_SHORTEST = 4.0  # points: shorter ones are parts of drawings
-_STRAIGHT = 0.5  # points by which the ends of a straight line may differ
-_PAGE_SHARE = 0.85  # of the page area: a fill this large is the page's background
-MOST_OBJECTS = 30_000  # of one page; maps and plots have more, and are no tables
-_MOST_SEGMENTS = 4_000  # of one path
 _DEEPEST = 12  # levels of forms inside forms
+_MOST_CLIPS = 16  # of one object
+_MOST_CLIP_POINTS = 200
+MOST_OBJECTS = 30_000  # of one page; maps and plots have more, and are no tables
+
+_get_type = bare("FPDFPageObj_GetType")
+_get_bounds = bare("FPDFPageObj_GetBounds")
+_get_clip, _count_clips = bare("FPDFPageObj_GetClipPath", Handle), bare("FPDFClipPath_CountPaths")
+_count_clip_points = bare("FPDFClipPath_CountPathSegments")
+_get_clip_point = bare("FPDFClipPath_GetPathSegment", Handle)
+_get_point = bare("FPDFPathSegment_GetPoint")
 
 Rect = tuple[float, float, float, float]
 
 
-@dataclass(slots=True)
 class Objects:
-    """What was found, as (l, t, r, b) on the displayed page; rules with their thickness behind."""
+    """What was found, as boxes l, t, r, b on the displayed page, in parts of (n, 4); rules with their thickness behind.
 
-    rules: list[tuple[float, float, float, float, float]] = field(default_factory=list)
-    fills: list[Rect] = field(default_factory=list)
-    pictures: list[Rect] = field(default_factory=list)
-    drawings: list[Rect] = field(default_factory=list)
-    cut_short: bool = False
+    `clips`: for text objects (by address) of which only a part can show, that part of the page.
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[Floats]] = {"rules": [], "fills": [], "pictures": [], "drawings": []}
+        self.clips: dict[int, Rect] = {}
+        self.cut_short = False
+
+    def add(self, name: str, boxes: Floats) -> None:
+        if len(boxes):
+            self._parts[name].append(boxes)
+
+    def add_areas(self, name: str, boxes: Floats) -> None:
+        """Add the boxes that have an area."""
+        self.add(name, boxes[(boxes[:, 2] - boxes[:, 0] > 1) & (boxes[:, 3] - boxes[:, 1] > 1)])
+
+    def arrays(self) -> dict[str, NDArray[np.float32]]:
+        """All of a kind in one array each: (n, 5) for rules, (n, 4) for the others."""
+        empty = np.zeros((0, 4), np.float32)
+        return {
+            name: np.concatenate(parts, dtype=np.float32) if parts else empty for name, parts in self._parts.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Container:
+    """The page or a form on it: its objects, how its space maps to the displayed page, and where it can show."""
+
+    count: Callable[[Handle], int]
+    get: Callable[[Handle, int], Handle]
+    handle: Handle
+    matrix: Affine
+    clip: Rect
+    depth: int = 0
+
+
+_OF_PAGE = bare("FPDFPage_CountObjects"), bare("FPDFPage_GetObject", Handle)
+_OF_FORM = bare("FPDFFormObj_CountObjects"), bare("FPDFFormObj_GetObject", Handle)
 
 
 def read_objects(page: Any, frame: Frame) -> Objects:
-    """The objects of pypdfium2's raw `page` that are no text."""
-    found = Objects()
-    budget = [MOST_OBJECTS]
-    _walk(_children_of_page(page), frame.affine(), frame, found, budget, 0)
-    found.cut_short = budget[0] <= 0
+    """The objects of pypdfium2's raw `page`."""
+    found, budget = Objects(), MOST_OBJECTS
+    waiting = [_Container(*_OF_PAGE, handle_of(page), frame.affine(), (0.0, 0.0, *frame.size))]
+    while waiting:
+        container = waiting.pop()
+        count = max(0, min(container.count(container.handle), budget))
+        budget -= count
+        if count:
+            items = list(map(container.get, repeat(container.handle), range(count)))
+            waiting += _read(container, items, frame, found)
+    found.cut_short = budget <= 0
     return found
 
 
-def _children_of_page(page: Any) -> Iterator[Any]:
-    return (raw.FPDFPage_GetObject(page, i) for i in range(raw.FPDFPage_CountObjects(page)))
+def _read(container: _Container, items: list[Handle], frame: Frame, found: Objects) -> list[_Container]:
+    """Add what a container's objects are to `found`; returns the forms among them."""
+    kinds = each(_get_type, (items,), "int32", len(items))
+    bounds = _bounds(items, container.matrix)
+    clips = _clips(items, container)
+    shown = cut(bounds, clips)
+    found.add_areas("pictures", shown[kinds == raw.FPDF_PAGEOBJ_IMAGE])
+    found.add_areas("drawings", shown[kinds == raw.FPDF_PAGEOBJ_SHADING])
+    clipped = np.flatnonzero((kinds == raw.FPDF_PAGEOBJ_TEXT) & (np.abs(shown - bounds) > 0.5).any(axis=1))
+    found.clips |= {items[i].value or 0: tuple(clips[i].tolist()) for i in clipped.tolist()}
+    paths = np.flatnonzero(kinds == raw.FPDF_PAGEOBJ_PATH)
+    if len(paths):
+        shapes = read_paths([items[i] for i in paths.tolist()], bounds[paths], clips[paths], container.matrix, frame)
+        found.add("rules", shapes.rules)
+        found.add_areas("fills", shapes.fills)
+        found.add_areas("drawings", shapes.drawings)
+    return _forms(container, items, np.flatnonzero(kinds == raw.FPDF_PAGEOBJ_FORM), clips)
 
 
-def _children_of_form(form: Any) -> Iterator[Any]:
-    return (raw.FPDFFormObj_GetObject(form, i) for i in range(raw.FPDFFormObj_CountObjects(form)))
+def _forms(container: _Container, items: list[Handle], which: Indices, clips: Floats) -> list[_Container]:
+    if container.depth >= _DEEPEST or not len(which):
+        return []
+    forms = [items[i] for i in which.tolist()]
+    matrices = compose_all(container.matrix, matrices_of(forms)).tolist()
+    return [
+        _Container(*_OF_FORM, form, tuple(matrix), tuple(clip), container.depth + 1)
+        for form, matrix, clip in zip(forms, matrices, clips[which].tolist(), strict=True)
+    ]
 
 
-def _walk(objects: Iterator[Any], matrix: Affine, frame: Frame, found: Objects, budget: list[int], depth: int) -> None:
-    for item in objects:
-        budget[0] -= 1
-        if budget[0] <= 0:
-            return
-        kind = raw.FPDFPageObj_GetType(item)
-        if kind == raw.FPDF_PAGEOBJ_PATH:
-            _path(item, matrix, frame, found)
-        elif kind == raw.FPDF_PAGEOBJ_IMAGE:
-            _add(found.pictures, _bounds(item, matrix), frame)
-        elif kind == raw.FPDF_PAGEOBJ_SHADING:
-            _add(found.drawings, _bounds(item, matrix), frame)
-        elif kind == raw.FPDF_PAGEOBJ_FORM and depth < _DEEPEST:
-            _walk(_children_of_form(item), compose(matrix, _matrix_of(item)), frame, found, budget, depth + 1)
+def _bounds(items: list[Handle], matrix: Affine) -> Floats:
+    """Boxes around objects as displayed; one that has none stands far off the page."""
+    known, rects = table(_get_bounds, (items,), len(items), ctypes.c_float, pointers=4)
+    boxes = boxes_through(matrix, rects.astype(np.float64))
+    boxes[(known == 0) | ~np.isfinite(boxes).all(axis=1)] = -1e9
+    return boxes
 
 
-def _matrix_of(item: Any) -> Affine:
-    m = raw.FS_MATRIX()
-    if not raw.FPDFPageObj_GetMatrix(item, m):
-        return (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
-    return m.a, m.b, m.c, m.d, m.e, m.f
+def _clips(items: list[Handle], container: _Container) -> Floats:
+    """The part of the displayed page in which each object can show."""
+    paths = list(map(_get_clip, items))
+    counts = each(_count_clips, (paths,), "int32", len(paths))
+    clips = np.tile(np.asarray(container.clip, np.float64), (len(items), 1))
+    known: dict[int | None, Floats] = {}
+    for i in np.flatnonzero(counts > 0).tolist():
+        for number in range(min(int(counts[i]), _MOST_CLIPS)):
+            key = _get_clip_point(paths[i], number, 0).value  # objects that are drawn under one clip share its points
+            if key not in known:
+                known[key] = _clip_box(paths[i], number, container)
+            clips[i : i + 1] = cut(clips[i : i + 1], known[key])
+    return clips
 
 
-def _bounds(item: Any, matrix: Affine) -> Rect | None:
-    l, b, r, t = (ctypes.c_float() for _ in range(4))  # noqa: E741
-    if not raw.FPDFPageObj_GetBounds(item, l, b, r, t):
-        return None
-    return rect_through(matrix, l.value, b.value, r.value, t.value)
-
-
-def _add(to: list[Rect], rect: Rect | None, frame: Frame) -> None:
-    """Keep the part of a box that lies on the page."""
-    if rect is None:
-        return
-    width, height = frame.size
-    l, t, r, b = max(rect[0], 0), max(rect[1], 0), min(rect[2], width), min(rect[3], height)  # noqa: E741
-    if r - l > 1 and b - t > 1:
-        to.append((l, t, r, b))
-
-
-def _path(item: Any, matrix: Affine, frame: Frame, found: Objects) -> None:
-    filled, stroked = ctypes.c_int(), ctypes.c_int()
-    raw.FPDFPath_GetDrawMode(item, filled, stroked)
-    if not filled.value and not stroked.value:
-        return
-    bounds = _bounds(item, matrix)
-    if bounds is None:
-        return
-    width, height = bounds[2] - bounds[0], bounds[3] - bounds[1]
-    if min(width, height) <= _THIN:
-        _rule(found, bounds, frame, _stroke_width(item) if stroked.value else min(width, height))
-        return
-    subpaths = _subpaths(item)
-    if subpaths is None:
-        _add(found.drawings, bounds, frame)
-        return
-    _straight_path(item, subpaths, matrix, frame, found, bool(filled.value), bool(stroked.value))
-
-
-def _straight_path(
-    item: Any,
-    subpaths: list[list[tuple[float, float]]],
-    matrix: Affine,
-    frame: Frame,
-    found: Objects,
-    filled: bool,
-    stroked: bool,
-) -> None:
-    """A path of straight lines: stroked axis-parallel ones are rules, filled rectangles fills or thick rules."""
-    thickness = _stroke_width(item)
-    for points in subpaths:
-        box = _around(points, matrix)
-        if box is None:
-            continue
-        if min(box[2] - box[0], box[3] - box[1]) <= _THIN:
-            _rule(found, box, frame, thickness if stroked else min(box[2] - box[0], box[3] - box[1]))
-        elif not _axis_parallel(points):
-            _add(found.drawings, box, frame)
-        else:
-            if stroked:
-                for edge in pairwise(points):
-                    _rule(found, rect_through(matrix, *edge[0], *edge[1]), frame, thickness)
-            if filled and _visible_fill(item) and not _covers_page(box, frame):
-                _add(found.fills, box, frame)
-
-
-def _around(points: list[tuple[float, float]], matrix: Affine) -> Rect | None:
-    xs, ys = [p[0] for p in points], [p[1] for p in points]
-    return rect_through(matrix, min(xs), min(ys), max(xs), max(ys))
-
-
-def _axis_parallel(points: list[tuple[float, float]]) -> bool:
-    return all(abs(x1 - x0) <= _STRAIGHT or abs(y1 - y0) <= _STRAIGHT for (x0, y0), (x1, y1) in pairwise(points))
-
-
-def _covers_page(rect: Rect, frame: Frame) -> bool:
-    width, height = frame.size
-    return (rect[2] - rect[0]) * (rect[3] - rect[1]) >= _PAGE_SHARE * width * height
-
-
-def _rule(found: Objects, rect: Rect | None, frame: Frame, thickness: float) -> None:
-    if rect is None:
-        return
-    width, height = frame.size
-    long, on_page = max(rect[2] - rect[0], rect[3] - rect[1]), rect[2] >= 0 and rect[3] >= 0
-    if long >= _SHORTEST and on_page and rect[0] <= width and rect[1] <= height:
-        found.rules.append((*rect, thickness))
-
-
-def _stroke_width(item: Any) -> float:
-    width = ctypes.c_float()
-    return float(width.value) if raw.FPDFPageObj_GetStrokeWidth(item, width) else 0.0
-
-
-def _visible_fill(item: Any) -> bool:
-    """White on white paper is no fill; nor is what is (nearly) transparent."""
-    r, g, b, alpha = (ctypes.c_uint() for _ in range(4))
-    if not raw.FPDFPageObj_GetFillColor(item, r, g, b, alpha):
-        return False
-    return alpha.value > 8 and min(r.value, g.value, b.value) < 250
-
-
-def _subpaths(item: Any) -> list[list[tuple[float, float]]] | None:
-    """The points of each closed or open part of a path; None where it has curves or too many parts."""
-    count = raw.FPDFPath_CountSegments(item)
-    if count > _MOST_SEGMENTS:
-        return None
-    x, y = ctypes.c_float(), ctypes.c_float()
-    parts: list[list[tuple[float, float]]] = []
-    for i in range(count):
-        segment = raw.FPDFPath_GetPathSegment(item, i)
-        kind = raw.FPDFPathSegment_GetType(segment)
-        if kind == raw.FPDF_SEGMENT_BEZIERTO:
-            return None
-        raw.FPDFPathSegment_GetPoint(segment, x, y)
-        if kind == raw.FPDF_SEGMENT_MOVETO or not parts:
-            parts.append([])
-        parts[-1].append((x.value, y.value))
-        if raw.FPDFPathSegment_GetClose(segment) and parts[-1][0] != parts[-1][-1]:
-            parts[-1].append(parts[-1][0])
-    return [p for p in parts if len(p) > 1]
-
-
-def read_links(document: Any, page: Any, frame: Frame) -> list[tuple[Rect, str]]:
-    """Link annotations: where on the displayed page, and the URL or `#page=N` that they lead to."""
-    position, link = ctypes.c_int(0), raw.FPDF_LINK()
-    links: list[tuple[Rect, str]] = []
-    affine = frame.affine()
-    while len(links) < 2000 and raw.FPDFLink_Enumerate(page, position, link):
-        rect = raw.FS_RECTF()
-        target = _target(document, link)
-        if target and raw.FPDFLink_GetAnnotRect(link, rect):
-            shown = rect_through(affine, rect.left, rect.bottom, rect.right, rect.top)
-            if shown:
-                links.append((shown, target))
-    return links
-
-
-def _target(document: Any, link: Any) -> str | None:
-    action = raw.FPDFLink_GetAction(link)
-    if action and raw.FPDFAction_GetType(action) == raw.PDFACTION_URI:
-        length = raw.FPDFAction_GetURIPath(document, action, None, 0)
-        buffer = ctypes.create_string_buffer(min(length, 4096))
-        raw.FPDFAction_GetURIPath(document, action, buffer, len(buffer))
-        return buffer.raw.split(b"\0", 1)[0].decode("utf-8", "replace") or None
-    destination = raw.FPDFLink_GetDest(document, link) or (action and raw.FPDFAction_GetDest(document, action))
-    index = raw.FPDFDest_GetDestPageIndex(document, destination) if destination else -1
-    return f"#page={index + 1}" if index >= 0 else None
+def _clip_box(path: Handle, number: int, container: _Container) -> Floats:
+    """The box (1, 4) around a clip as displayed; that of the container where it has no or too many points."""
+    count = _count_clip_points(path, number)
+    if not 0 < count <= _MOST_CLIP_POINTS:
+        return np.asarray([container.clip])
+    points = list(map(_get_clip_point, repeat(path), repeat(number), range(count)))
+    _, xy = table(_get_point, (points,), count, ctypes.c_float, pointers=2)
+    around = np.concatenate([xy.min(axis=0), xy.max(axis=0)]).astype(np.float64)[None]
+    return boxes_through(container.matrix, around)
