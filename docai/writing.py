@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
+_ROMAN = re.compile(r"^[ivxlc]+$", re.IGNORECASE)
 _WORD_BEFORE_HYPHEN = re.compile(r"([^\W\d_]+(?:[-\u2010][^\W\d_]+)*)[-\u2010\u00ad]$")
 
 
@@ -40,3 +41,17 @@ def glue(before: str, after: str) -> tuple[int, str]:
     if is_cjk(before[-1]) and is_cjk(after[0]):
         return 0, ""
     return 0, " "
+
+
+def page_number(text: str) -> int | None:
+    """The number that a text consists of ("12", "- 12 -", "Page 12 of 30", "xii"), if it is one."""
+    bare = re.sub(r"^(?:page|seite|p\.?)\s*", "", text.strip().strip("-–—[]()|· ").casefold())
+    bare = re.sub(r"\s*(?:/|of|von)\s*\d+$", "", bare)
+    if bare.isascii() and bare.isdigit() and len(bare) <= 4:
+        return int(bare)
+    return _roman(bare) if _ROMAN.match(bare) else None
+
+
+def _roman(text: str) -> int:
+    values = [{"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}[c] for c in text.casefold()]
+    return sum(-v if any(v < after for after in values[i + 1 : i + 2]) else v for i, v in enumerate(values))

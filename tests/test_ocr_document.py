@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from docai.ocr.document import page_number, settle
+from docai.ocr.document import settle
 from docai.types import Block, Box, Label, Line, Page, PageResult, Region
+from docai.writing import page_number
 
 WIDTH, HEIGHT = 600.0, 800.0
 

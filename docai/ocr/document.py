@@ -14,11 +14,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from docai.types import Block, Label, PageResult
+from docai.writing import page_number
 
 _EDGE = 0.14  # share of the page height, at the top and at the bottom, where furniture stands
 _DRIFT = 0.03  # by how much of the page height the same header may move
 _LONGEST = 160  # characters; running text that comes back is no header
-_ROMAN = re.compile(r"^[ivxlc]+$", re.IGNORECASE)
 # "3", "3.1.", "A.2", "B." but not the article in "A note"
 _NUMBERED = re.compile(r"^((?:\d{1,3}|[A-Z](?=[.)]))(?:\.\d{1,3})*)[.)]?\s+\S")
 _MOVABLE = frozenset(
@@ -124,20 +124,6 @@ def _counting(candidates: Sequence[_Candidate]) -> set[str]:
         if number is not None:
             by_offset[number - candidate.page].append(candidate)
     return {c.block.id for group in by_offset.values() if len({c.page for c in group}) >= 2 for c in group}
-
-
-def page_number(text: str) -> int | None:
-    """The number that a text consists of ("12", "- 12 -", "Page 12 of 30", "xii"), if it is one."""
-    bare = re.sub(r"^(?:page|seite|p\.?)\s*", "", text.strip().strip("-–—[]()|· ").casefold())
-    bare = re.sub(r"\s*(?:/|of|von)\s*\d+$", "", bare)
-    if bare.isascii() and bare.isdigit() and len(bare) <= 4:
-        return int(bare)
-    return _roman(bare) if _ROMAN.match(bare) else None
-
-
-def _roman(text: str) -> int:
-    values = [{"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}[c] for c in text.casefold()]
-    return sum(-v if any(v < after for after in values[i + 1 : i + 2]) else v for i, v in enumerate(values))
 
 
 # --- heading levels
