@@ -15,7 +15,6 @@ from docai.cli.progress import Reporter
 from docai.errors import DocaiError, ExitCode, UsageError
 from docai.export.figures import assets
 from docai.export.formats import ExportOptions, export, format_of
-from docai.export.jsonl import document_line, page_line
 from docai.layout.detections import PageDetections, detections_json, source_of
 from docai.render.document import Source, open_document
 from docai.render.inputs import InputFile, expand
@@ -140,6 +139,8 @@ def _read(source: Source, options: OcrOptions, layout: Layout | None, reporter: 
 
 def _stream(source: Source, options: OcrOptions, layout: Layout | None, reporter: Reporter) -> Document:
     """Pages to standard output as they finish, then the record of the document pass."""
+    from docai.export.jsonl import document_line, page_line
+
     results: list[PageResult] = []
     with reporter.pages(source.name, source.page_count) as tell:
         for page in read_pages(source, options, layout):

@@ -14,7 +14,7 @@ _SIZE_STEP = 0.12  # by which sizes of one block may differ
 _LOOSE = 1.45  # leading, in sizes, that needs a reason when nothing else is known of the column
 _WIDER = 1.28  # times the column's usual leading: a gap between blocks
 BULLET = re.compile(r"^[•◦▪▫●○■□❑❖‣⁃∙·➢➤✓☑✔\-–—*]\s+\S")
-NUMBERED = re.compile(r"^(?:\(?(?:\d{1,3}|[a-z]|[ivx]{1,5})[.)]|\[\d{1,3}\]|[①-⑳])\s*\S")
+NUMBERED = re.compile(r"^(?:\(?(?:\d{1,3}|[a-z]|[ivx]{1,5})[.)]\s|\[\d{1,3}\]|[①-⑳])\s*\S")
 
 
 @dataclass(frozen=True)
