@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from docai.ocr.glyph_lines import lines_of
+from docai.ocr.glyph_text import lines_of
 from docai.ocr.glyph_trust import needs_reading, page_is_scan, pale_without_ground, untrusted_fonts
 from docai.types import Box, Glyphs, Line, Page, PageContent
 

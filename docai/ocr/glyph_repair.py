@@ -1,0 +1,245 @@
+"""What glyphs say, mended: expanded ligatures, accents drawn apart, letters drawn twice, private-use signs."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from docai.ocr.symbol_fonts import symbol, tex_sign
+
+if TYPE_CHECKING:
+    from docai.ocr.glyph_frame import Frame
+    from docai.types import Font
+
+Codes = NDArray[np.uint32]
+Mask = NDArray[np.bool_]
+
+REPLACEMENT = 0xFFFD
+
+_BLANKS = np.array([0x09, 0x0A, 0x0D, 0x20, 0xA0, 0x1680, 0x202F, 0x205F, 0x3000, *range(0x2000, 0x200C)], np.uint32)
+_FORMATTING = np.array(
+    [0x200D, 0x200E, 0x200F, 0x2060, 0xFEFF, *range(0x202A, 0x202F), *range(0x2066, 0x206A)], np.uint32
+)
+_HYPHENS = np.array([0x02, 0xFFFE], np.uint32)  # what pdfium gives for a hyphen that splits a word at a line end
+_SOFT_HYPHEN = 0xAD
+
+# Spacing accents -> their combining forms.
+_ACCENTS = {
+    0x60: "\u0300", 0xB4: "\u0301", 0x2C6: "\u0302", 0x2DC: "\u0303", 0xAF: "\u0304", 0x2D8: "\u0306", 0x2D9: "\u0307",
+    0xA8: "\u0308", 0x2DA: "\u030a", 0x2DD: "\u030b", 0x2C7: "\u030c", 0xB8: "\u0327", 0x2DB: "\u0328", 0x2CA: "\u0301",
+    0x2CB: "\u0300",
+}  # fmt: skip
+_ACCENT_CODES = np.array(sorted(_ACCENTS), np.uint32)
+_DOTLESS = {"ı": "i", "ȷ": "j"}
+_LAM, _ALEFS = "ل", "اأإآٱ"
+
+
+def is_blank(codes: Codes) -> Mask:
+    """White space of every width."""
+    blank: Mask = codes == 0x20
+    odd = np.flatnonzero((codes < 0x20) | (codes == 0xA0) | (codes >= 0x1680))
+    blank[odd[np.isin(codes[odd], _BLANKS)]] = True
+    return blank
+
+
+def is_formatting(codes: Codes) -> Mask:
+    """Marks of direction and joining that draw nothing."""
+    return _among(codes, 0x200D, _FORMATTING)
+
+
+def is_east_asian(codes: Codes) -> Mask:
+    """Chinese and Japanese characters and their full-width signs, which stand without spaces."""
+    return (
+        ((codes >= 0x2E80) & (codes <= 0x31FF))
+        | ((codes >= 0x3400) & (codes <= 0x9FFF))
+        | ((codes >= 0xF900) & (codes <= 0xFAFF))
+        | ((codes >= 0xFE30) & (codes <= 0xFE4F))
+        | ((codes >= 0xFF00) & (codes <= 0xFFEF))
+        | ((codes >= 0x20000) & (codes <= 0x3FFFF))
+    )
+
+
+def is_right_to_left(codes: Codes) -> Mask:
+    """Letters of the scripts that run right to left, not their digits."""
+    rtl: Mask = (codes >= 0x590) & (codes <= 0x8FF)
+    rtl &= ~((codes >= 0x660) & (codes <= 0x669)) & ~((codes >= 0x6F0) & (codes <= 0x6F9))
+    rtl |= ((codes >= 0xFB1D) & (codes <= 0xFDFF)) | ((codes >= 0xFE70) & (codes <= 0xFEFC))
+    return rtl | ((codes >= 0x10800) & (codes <= 0x10FFF))
+
+
+def is_private(codes: Codes) -> Mask:
+    """Private-use characters: only their own font knows what they show."""
+    return ((codes >= 0xE000) & (codes <= 0xF8FF)) | ((codes >= 0xF0000) & (codes <= 0x10FFFD))
+
+
+def is_bad(codes: Codes) -> Mask:
+    """Codes that say nothing: controls, surrogates, U+FFFD, places that Unicode leaves empty."""
+    return (
+        (codes < 0x20)
+        | ((codes >= 0x7F) & (codes < 0xA0))
+        | ((codes >= 0xD800) & (codes < 0xE000))
+        | ((codes >= 0xFFF0) & (codes <= 0xFFFF))
+        | (codes > 0x10FFFF)
+    )
+
+
+def _among(codes: Codes, lowest: int, wanted: Codes) -> Mask:
+    found: Mask = codes >= lowest
+    rows = np.flatnonzero(found)
+    if len(rows):
+        found[rows] = np.isin(codes[rows], wanted)
+    return found
+
+
+def repair(frame: Frame, fonts: tuple[Font, ...]) -> None:
+    """Mends a page's glyphs in place. A glyph that is gone afterwards has `number` -1.
+
+    Order matters: characters of one ligature lie on top of each other just as letters drawn twice do.
+    """
+    frame.codes[np.isin(frame.codes, _HYPHENS)] = ord("-")
+    _join_surrogates(frame)
+    _name_symbols(frame, fonts)
+    _join_ligatures(frame)
+    _drop_doubles(frame)
+    _join_accents(frame)
+    _spell_out(frame)
+    _join_marks(frame)
+
+
+def _join_surrogates(frame: Frame) -> None:
+    """Halves of a character beyond the first plane, which pdfium gives one by one, become that character."""
+    high = np.flatnonzero((frame.codes[:-1] & 0xFFFFFC00) == 0xD800) if len(frame) else np.zeros(0, np.int64)
+    high = high[(frame.codes[high + 1] & 0xFFFFFC00) == 0xDC00]
+    frame.codes[high] = 0x10000 + ((frame.codes[high] - 0xD800) << 10) + (frame.codes[high + 1] - 0xDC00)
+    frame.number[high + 1] = -1
+
+
+def _name_symbols(frame: Frame, fonts: tuple[Font, ...]) -> None:
+    for i in np.flatnonzero(is_private(frame.codes) | (is_bad(frame.codes) & (frame.number >= 0))).tolist():
+        name = fonts[frame.fonts[i]].name if frame.fonts[i] < len(fonts) else ""
+        code = int(frame.codes[i])
+        known = tex_sign(code, name) or symbol(code, name)
+        if known:
+            frame.codes[i] = ord(known)
+
+
+def _join_ligatures(frame: Frame) -> None:
+    """Characters that share one glyph (a ligature that the file spells out) become one entry with their text."""
+    if len(frame) < 2:
+        return
+    shared = (frame.boxes[1:] == frame.boxes[:-1]).all(axis=1) & (frame.boxes[1:, 2] > frame.boxes[1:, 0])
+    shared &= frame.number[1:] >= 0
+    for start, end in _spans(shared):
+        codes = frame.codes[start : end + 1].tolist()
+        if len(set(codes)) == 1 and codes[0] != ord("f"):
+            frame.number[start + 1 : end + 1] = -1  # drawn twice in the same place
+            continue
+        frame.texts[start] = _ligature_text(codes)
+        frame.number[start + 1 : end + 1] = -1
+
+
+def _spans(linked: Mask) -> list[tuple[int, int]]:
+    """(first, last) of each run of glyphs in which each is linked with the next."""
+    if not linked.any():
+        return []
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], linked, [False])).astype(np.int8)))
+    return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+
+
+def _ligature_text(codes: list[int]) -> str:
+    text = "".join(map(chr, codes)).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if not is_right_to_left(np.array([ord(c) for c in text], np.uint32)).any():
+        return text
+    # pdfium turns right-to-left text around character by character, within a ligature too.
+    turned = (text[0] in _ALEFS and text[-1] == _LAM) or unicodedata.combining(text[0]) > 0
+    return text[::-1] if turned or (len(text) > 2 and text[0] != _LAM) else text
+
+
+def _drop_doubles(frame: Frame) -> None:
+    """Letters drawn twice, a little apart, for a bolder look, count once."""
+    rows = np.flatnonzero(frame.number >= 0)
+    if len(rows) < 2:
+        return
+    left, base, size = frame.boxes[rows, 0], frame.base[rows], frame.sizes[rows]
+    width, codes = frame.boxes[rows, 2] - left, frame.codes[rows].astype(np.int64)
+    for shift in (0.0, 0.5):  # copies that steps of the one sort keep apart are neighbours in the other
+        # Sorted by code, then baseline (in points), then place along it, copies become neighbours.
+        key = (codes << 42) + (np.rint(base + shift).astype(np.int64) << 21) + np.rint(left * 16).astype(np.int64)
+        order = np.argsort(key, kind="stable")
+        a, b = order[:-1], order[1:]
+        near = np.flatnonzero((codes[a] == codes[b]) & (np.abs(left[a] - left[b]) < 0.35 * width[a]))
+        a, b = a[near], b[near]
+        same = (np.abs(base[a] - base[b]) < 0.15 * size[a]) & (np.abs(size[a] - size[b]) < 0.05 * size[a])
+        frame.number[rows[np.maximum(a, b)[same]]] = -1
+
+
+def _join_accents(frame: Frame) -> None:
+    """An accent drawn apart, over or under its letter, joins it ("´" and "e" to "é")."""
+    for i in np.flatnonzero(_accent_mask(frame)).tolist():
+        for j in (i + 1, i - 1):
+            if 0 <= j < len(frame) and _accent_on(frame, i, j):
+                letter = frame.texts.get(j, chr(int(frame.codes[j])))
+                mark = _ACCENTS[int(frame.codes[i])]
+                frame.texts[j] = unicodedata.normalize("NFC", _DOTLESS.get(letter, letter) + mark)
+                frame.number[i] = -1
+                break
+
+
+def _accent_mask(frame: Frame) -> Mask:
+    mask: Mask = np.isin(frame.codes, _ACCENT_CODES) & (frame.number >= 0)
+    return mask
+
+
+def _accent_on(frame: Frame, accent: int, letter: int) -> bool:
+    """Whether an accent's glyph lies over or under a letter."""
+    if frame.number[letter] < 0 or not chr(int(frame.codes[letter])).isalpha():
+        return False
+    a, b = frame.boxes[accent], frame.boxes[letter]
+    off = abs((a[0] + a[2]) - (b[0] + b[2])) / 2
+    near = bool(off < 0.4 * max(b[2] - b[0], 0.01))
+    return near and bool(abs(frame.base[accent] - frame.base[letter]) < 0.7 * frame.sizes[letter])
+
+
+def _join_marks(frame: Frame) -> None:
+    """Combining marks join the letter that they stand over or under, whichever of the two the file has first."""
+    codes = frame.codes
+    marks = ((codes >= 0x300) & (codes < 0x370)) | ((codes >= 0x591) & (codes <= 0x5C7)) | _is_arabic_mark(codes)
+    for i in np.flatnonzero(marks & (frame.number >= 0)).tolist():
+        before, after = _base(frame, i, -1), _base(frame, i, 1)
+        near = [j for j in (before, after) if j is not None and _apart(frame, i, j) < 0.6 * frame.sizes[i]]
+        if near:
+            base = min(near, key=lambda j: _apart(frame, i, j))
+            frame.texts[base] = frame.texts.get(base, chr(int(codes[base]))) + frame.texts.get(i, chr(int(codes[i])))
+            frame.number[i] = -1
+
+
+def _is_arabic_mark(codes: Codes) -> Mask:
+    mask: Mask = ((codes >= 0x610) & (codes <= 0x61A)) | ((codes >= 0x64B) & (codes <= 0x65F)) | (codes == 0x670)
+    return mask
+
+
+def _base(frame: Frame, mark: int, step: int) -> int | None:
+    """The nearest letter before (-1) or after (1) a mark."""
+    i = mark + step
+    while 0 <= i < len(frame) and (frame.number[i] < 0 or unicodedata.combining(chr(int(frame.codes[i])))):
+        i += step
+    return i if 0 <= i < len(frame) and abs(frame.base[i] - frame.base[mark]) < frame.sizes[mark] else None
+
+
+def _apart(frame: Frame, mark: int, letter: int) -> float:
+    """How far a mark's middle lies outside of a letter; negative inside."""
+    middle = (frame.boxes[mark, 0] + frame.boxes[mark, 2]) / 2
+    left, _, right, _ = frame.boxes[letter]
+    return float(max(left - middle, middle - right))
+
+
+def _spell_out(frame: Frame) -> None:
+    """Ligatures and Arabic presentation forms as the letters that they stand for."""
+    forms = (frame.codes >= 0xFB00) & (frame.codes <= 0xFEFC) & ~is_east_asian(frame.codes)
+    for i in np.flatnonzero(forms).tolist():
+        frame.texts.setdefault(i, unicodedata.normalize("NFKC", chr(int(frame.codes[i]))).strip() or "")
+    bad = is_bad(frame.codes)
+    frame.codes[bad] = REPLACEMENT

@@ -1,0 +1,249 @@
+"""Where the glyphs of a line part into words, where lines part at wide gaps, and what each word looks like."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from docai.ocr.glyph_frame import SPACE, Frame
+from docai.ocr.glyph_repair import is_east_asian
+from docai.types import Font
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+# Gaps in em, over the letter spacing of the line, from which on they are spaces.
+_SPACE_UNSEEN = 0.17  # where the file has nothing between the glyphs (TeX: words 0.22, thin space 0.167, kerning 0.1)
+_SPACE_GUESSED = 0.11  # where the PDF library guesses a space
+_SPACE_DRAWN = 0.04  # where the file has a space
+_SPACE_MONO = 0.3  # in type of one width, where the file has none: its spaces are as wide as its letters
+_SPACE_EAST = 0.45  # between Chinese or Japanese characters
+_TRACKED = 0.06  # letters this far apart are letter-spaced, if the line has them so throughout
+_OVERLAPPING = 0.04  # and letters this far into each other are set tight
+_CUT = 1.15  # a line is cut at gaps wider than this, or than 2.5 times its own word gaps, or `_CUT_MOST`
+_CUT_MOST = 2.2
+_CUT_ALIGNED = 0.7  # and at such gaps where lines above and below have one in the same place, or the size changes
+_CUT_AFTER_MARK = 4.0  # behind a list's bullet or number
+_CUT_BARE = 1.6
+_BULLETS = np.array(list(map(ord, "•◦▪▫●○■□‣⁃∙➢✓✔❖◆")), np.uint32)
+_BARE_MARK = re.compile(r"^(?:\d{1,2}|[A-Z])$")  # the number of a section, if its title is not far
+_LIST_MARK = re.compile(
+    r"^(?:[•◦▪▫●○■□‣⁃∙·–—*➢✓✔❖◆\-]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,5}|[IVX]{1,5})[.)]|\d{1,2}(?:\.\d{1,2})+\.?)$"
+)
+_SUPERSCRIPT, _SUBSCRIPT = 1, 2
+BOLD, ITALIC, MONO, RAISED, LOWERED = 1, 2, 4, 8, 16  # style bits of a word
+
+
+@dataclass(slots=True)
+class WordTable:
+    """Glyphs in the order of their lines, with what is known of each as columns of n."""
+
+    frame: Frame
+    starts: Ints  # the first glyph of each line
+    space: Mask  # whether a space comes before the glyph
+    script: NDArray[np.int8]  # 0, _SUPERSCRIPT or _SUBSCRIPT
+    sizes: Floats  # by line
+    words: Ints  # the first glyph of each word
+    bits: Ints  # style bits of each glyph's font
+    styles: Ints  # by word: BOLD | ITALIC | MONO | RAISED | LOWERED
+
+    @classmethod
+    def of(cls, frame: Frame, line: Ints, fonts: Sequence[Font]) -> WordTable:
+        """From glyphs in the order of their lines, and the number of each one's line."""
+        first = np.diff(line, prepend=-1) != 0
+        gap = _gaps(frame, line)
+        bits = font_bits(frame, fonts)
+        hint = _hints(frame)
+        gap -= _letter_spacing(frame, gap, hint, first)
+        space = _spaces(frame, gap, hint, first, (bits & MONO) > 0)
+        first |= _cuts(frame, gap, space, first)
+        space &= ~first
+        starts = np.flatnonzero(first)
+        sizes, script = _scripts(frame, starts)
+        words = np.flatnonzero(first | space | (np.diff(script, prepend=0) != 0))
+        return cls(frame, starts, space, script, sizes, words, bits, _styles(bits, script, words))
+
+
+def _gaps(frame: Frame, line: Ints) -> Floats:
+    """In em, the room between a glyph and all that stands left of it on its line."""
+    far = 1e6 * line
+    reach = np.maximum.accumulate(frame.boxes[:, 2] + far)
+    gap = np.zeros(len(frame))
+    if len(frame) > 1:
+        size = (frame.sizes[1:] + frame.sizes[:-1]) / 2
+        gap[1:] = (frame.boxes[1:, 0] + far[1:] - reach[:-1]) / size
+    return gap
+
+
+def _hints(frame: Frame) -> NDArray[np.uint8]:
+    """What the file has between a glyph and the one before it on the line, where they are neighbours in the file."""
+    hint = np.zeros(len(frame), np.uint8)
+    if len(frame) > 1:
+        beside = np.abs(np.diff(frame.number)) == 1
+        later = np.where(np.diff(frame.number) > 0, frame.gap[1:], frame.gap[:-1])
+        hint[1:] = np.where(beside, later, 0)
+    return hint
+
+
+def _spaces(frame: Frame, gap: Floats, hint: NDArray[np.uint8], first: Mask, mono: Mask) -> Mask:
+    """Where words part; `gap` without the letter spacing of each line."""
+    if frame.angle % 90:  # the width of glyphs is not known there
+        return ((hint > 0) | (gap > 1.0)) & ~first
+    least = np.choose(hint, (_SPACE_UNSEEN, _SPACE_GUESSED, _SPACE_DRAWN))
+    least[mono & (hint != SPACE)] = _SPACE_MONO
+    east = is_east_asian(frame.codes)
+    if east.any():
+        between = np.concatenate(([False], east[1:] | east[:-1]))
+        both = np.concatenate(([False], east[1:] & east[:-1]))
+        least[between & (hint != SPACE)] = 0.35
+        least[both] = _SPACE_EAST
+    return _on_grid(frame, (gap > least) & ~first, hint, first)
+
+
+def _on_grid(frame: Frame, space: Mask, hint: NDArray[np.uint8], first: Mask) -> Mask:
+    """`space` with lines set right whose letters stand at equal steps, whatever their width."""
+    starts = np.flatnonzero(first)
+    ends = np.append(starts[1:], len(first))
+    count = np.add.reduceat(space, starts, dtype=np.int64)
+    for i in np.flatnonzero((count * 4 > ends - starts) & (ends - starts >= 8)).tolist():
+        steps = np.diff(frame.boxes[starts[i] : ends[i], 0])
+        usual = float(np.median(steps))
+        if (np.abs(steps - usual) < 0.03 * usual).sum() * 10 >= 7 * len(steps):
+            here = slice(starts[i] + 1, ends[i])
+            space[here] = (steps > 1.3 * usual) | (space[here] & (hint[here] == SPACE))
+    return space
+
+
+def _letter_spacing(frame: Frame, gap: Floats, hint: NDArray[np.uint8], first: Mask) -> Floats:
+    """How far, in em, the letters of a line stand apart or overlap throughout, at each glyph but the first.
+
+    Judged font by font, since fonts whose widths are wrong in the file look just like that.
+    """
+    fresh = first.copy()
+    fresh[1:] |= np.diff(frame.fonts) != 0
+    starts = np.flatnonzero(fresh)
+    ends = np.append(starts[1:], len(gap))
+    wide = np.add.reduceat((gap > _TRACKED) & ~fresh, starts, dtype=np.int64)
+    tight = np.add.reduceat((gap < -_OVERLAPPING) & ~fresh, starts, dtype=np.int64)
+    odd = (np.maximum(wide, tight) * 2 >= ends - starts - 1) & (ends - starts > 3)
+    spacing = np.zeros(len(gap))
+    for i in np.flatnonzero(odd).tolist():
+        codes, inner = frame.codes[starts[i] : ends[i]], slice(starts[i] + 1, ends[i])
+        if wide[i] > tight[i]:
+            found = _tracking(codes, gap[inner], hint[inner])
+            found += max(0.0, 0.4 * found - 0.12)
+        else:
+            found = float(np.median(gap[inner][gap[inner] < 0.3]))
+        spacing[starts[i] : ends[i]] = found
+    before = np.concatenate(([0.0], spacing[:-1]))  # a glyph's box or spacing reaches to the next one
+    before[first] = 0.0
+    return before
+
+
+def _tracking(codes: NDArray[np.uint32], gaps: Floats, hints: NDArray[np.uint8]) -> float:
+    """How far apart the letters of a line stand throughout, in em, or 0."""
+    letters = sum(chr(c).isalpha() for c in codes.tolist())
+    usual = float(np.median(gaps[gaps < 1.0])) if (gaps < 1.0).any() else 0.0
+    alike = np.abs(gaps - usual) < max(0.05, 0.15 * usual)
+    spaced_out = letters * 5 >= 4 * len(codes) and alike.sum() * 10 >= 6 * len(gaps) and usual > _TRACKED
+    typed = (hints[alike] == SPACE).sum() * 2 > alike.sum()  # letters parted by typed spaces, words by two or more
+    alphabet = (np.diff(codes.astype(np.int64)) > 0).all()
+    return usual if spaced_out and not (typed and (alphabet or len(gaps) < 5)) else 0.0
+
+
+def _cuts(frame: Frame, gap: Floats, space: Mask, first: Mask) -> Mask:
+    """Where lines part: at gaps that are wide for the line, or that lines above and below have as well."""
+    cut = space & _after_leader(frame, first)
+    wide = np.flatnonzero(space & (gap > _CUT_ALIGNED))
+    if not len(wide):
+        return cut
+    line = np.cumsum(first) - 1
+    usual = space & (gap < 1.0)
+    total = np.bincount(line, weights=gap * usual)
+    mean = total / np.maximum(np.bincount(line, weights=usual), 1)
+    least = np.where(mean > 0, np.clip(2.5 * mean, _CUT, _CUT_MOST), 1.5)[line[wide]]
+    before, after = frame.sizes[wide - 1], frame.sizes[wide]
+    resized = np.minimum(before, after) < 0.9 * np.maximum(before, after)
+    bullet = np.isin(frame.codes[wide], _BULLETS)
+    cut[wide[(gap[wide] > least) | resized | bullet | _aligned(frame, wide, line)]] = True
+    return _without_marks(frame, cut, space, first, gap)
+
+
+def _after_leader(frame: Frame, first: Mask) -> Mask:
+    """The first glyph behind five dots or more, as they lead to a page number or a figure."""
+    dot = (frame.codes == ord(".")) & ~first
+    led: Mask = ~dot & ~first
+    for back in range(1, 5):
+        led[:back] = False
+        led[back:] &= dot[:-back]
+    return led
+
+
+def _aligned(frame: Frame, wide: Ints, line: Ints) -> Mask:
+    """Which of these gaps are open on two more lines, at least, among those just above and below."""
+    if len(wide) > 400:
+        return np.zeros(len(wide), np.bool_)
+    left, right, base = frame.boxes[wide - 1, 2], frame.boxes[wide, 0], frame.base[wide]
+    shared = np.minimum.outer(right, right) - np.maximum.outer(left, left)
+    near = np.abs(np.subtract.outer(base, base)) < 4 * frame.sizes[wide][:, None]
+    same = line[wide][:, None] == line[wide][None, :]
+    agree = (shared > 0.6 * frame.sizes[wide][:, None]) & near & ~same
+    result: Mask = agree.sum(axis=1) >= 2
+    return result
+
+
+def _without_marks(frame: Frame, cut: Mask, space: Mask, first: Mask, gap: Floats) -> Mask:
+    """No cut behind the bullet or number that begins a line."""
+    starts = np.flatnonzero(first | cut)
+    for at in np.flatnonzero(cut & (gap < _CUT_AFTER_MARK)).tolist():
+        start = int(starts[np.searchsorted(starts, at) - 1])
+        if at - start <= 8 and not space[start + 1 : at].any():
+            mark = "".join(map(chr, frame.codes[start:at].tolist()))
+            cut[at] = not (_LIST_MARK.match(mark) or (gap[at] < _CUT_BARE and _BARE_MARK.match(mark)))
+    return cut
+
+
+def _scripts(frame: Frame, starts: Ints) -> tuple[Floats, NDArray[np.int8]]:
+    """(font size of each line, which glyphs are raised or lowered small print)."""
+    sizes, base = frame.sizes, frame.base
+    low, high = np.minimum.reduceat(sizes, starts), np.maximum.reduceat(sizes, starts)
+    script = np.zeros(len(sizes), np.int8)
+    ends = np.append(starts[1:], len(sizes))
+    for i in np.flatnonzero(low < 0.95 * high).tolist():
+        here = slice(int(starts[i]), int(ends[i]))
+        high[i] = _main_size(sizes[here])
+        plain = np.abs(sizes[here] - high[i]) < 0.1 * high[i]
+        off = (base[here] - np.median(base[here][plain])) / high[i]
+        small = sizes[here] < 0.88 * high[i]
+        script[here][small & (off < -0.1)] = _SUPERSCRIPT
+        script[here][small & (off > 0.06)] = _SUBSCRIPT
+    return high, script
+
+
+def _main_size(sizes: Floats) -> float:
+    """The size that most glyphs have; of two equally frequent ones the larger."""
+    values, counts = np.unique(np.round(sizes, 1), return_counts=True)
+    return float(max(zip(counts.tolist(), values.tolist(), strict=True))[1])
+
+
+def font_bits(frame: Frame, fonts: Sequence[Font]) -> Ints:
+    """Style bits of each glyph's font."""
+    bits = [BOLD * (f.weight >= 600) + ITALIC * f.italic + MONO * f.mono for f in fonts] or [0]
+    return np.array(bits, np.int64)[np.clip(frame.fonts, 0, len(bits) - 1)]
+
+
+def _styles(bits: Ints, script: NDArray[np.int8], words: Ints) -> Ints:
+    """Style bits of each word: those of most of its glyphs."""
+    styles: Ints = np.choose(script[words], (0, RAISED, LOWERED)).astype(np.int64)
+    if not bits.any():
+        return styles
+    size = np.diff(np.append(words, len(bits)))
+    for bit in (BOLD, ITALIC, MONO):
+        share = np.add.reduceat((bits & bit) > 0, words, dtype=np.int64)
+        styles[share * 2 > size] |= bit
+    return styles
