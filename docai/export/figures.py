@@ -74,7 +74,7 @@ def png_of(pixels: RGB) -> bytes:
 
 
 def jpeg_of(pixels: RGB, quality: int = 80) -> bytes:
-    """Pixels (H, W, 3) as a JPEG file."""
+    """Pixels (H, W, 3), or (H, W) grey, as a JPEG file."""
     from PIL import Image
 
     buffer = io.BytesIO()

@@ -94,6 +94,8 @@ def answer(documents: Documents, request: dict[str, Any], parts: list[bytearray]
             return {"array": described}, [part]
         case "page_pdf":
             return {}, [documents.get(number).page_pdf(index)]
+        case "with_layer":
+            return {}, [documents.get(number).with_layer(bytes(parts[0]), request["pages"])]
     raise ValueError(request["do"])
 
 

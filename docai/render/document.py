@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -107,6 +108,15 @@ class Source:
         """A PDF of one page: unchanged where the document is a PDF, else the image on a page of its size."""
         return bytes(self._ask({"do": "page_pdf", "index": index})[1][0])
 
+    def with_layer(self, layer: bytes, pages: Sequence[tuple[int, int | None]]) -> bytes:
+        """The given pages (0-based) of a PDF as a PDF, each with a page of the PDF `layer` laid over it, or None.
+
+        A layer page has the size of the page as displayed. Raises InputError where the document cannot be written.
+        """
+        request = {"do": "with_layer", "index": pages[0][0] if pages else 0, "pages": list(pages)}
+        seconds = self._limits.page_seconds * (1 + len(pages) / 100)
+        return bytes(self._ask(request, [layer], seconds)[1][0])
+
     def _pixels(self, index: int, dpi: float, rotation: int, skew: float) -> NDArray[np.uint8]:
         request = {"do": "pixels", "index": index, "dpi": dpi, "rotation": rotation, "skew": skew}
         header, parts = self._ask(request)
@@ -131,19 +141,22 @@ class Source:
         self._generation = self._worker.generation
         return header
 
-    def _ask(self, request: dict[str, Any]) -> tuple[dict[str, Any], list[bytearray]]:
+    def _ask(
+        self, request: dict[str, Any], parts: wire.Parts = (), seconds: float | None = None
+    ) -> tuple[dict[str, Any], list[bytearray]]:
         index = request["index"]
         if not 0 <= index < self.page_count:
             raise IndexError(f"page {index} of {self.page_count}")
         if self._generation != self._worker.generation:
             self._open()
         request = {**request, "document": self._number}
+        seconds = seconds or self._limits.page_seconds
         try:
             try:
-                return self._worker.call(request, seconds=self._limits.page_seconds)
+                return self._worker.call(request, parts, seconds=seconds)
             except Forgotten:
                 self._open()
-                return self._worker.call(request, seconds=self._limits.page_seconds)
+                return self._worker.call(request, parts, seconds=seconds)
         except InputError as error:
             raise type(error)(f"{self.name}, page {index + 1}: {error}") from error
 

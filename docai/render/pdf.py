@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import math
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ from numpy.typing import NDArray
 
 from docai.errors import InputError, LimitExceeded, PasswordError
 from docai.render.frame import Frame
+from docai.render.pdf_forms import Annotations, drawn_in, with_marks
 from docai.render.pdf_links import read_links, read_outline
 from docai.render.pdf_objects import read_objects
 from docai.render.pdf_text import MOST_CHARACTERS, read_glyphs
+from docai.render.stamp import with_layer
 from docai.types import Limits
 
 RENDER_PIXELS = 25_000_000  # a page is rendered no larger than this: A3 at 300 dpi has 17 million
@@ -32,6 +35,7 @@ class PdfFile:
 
     def __init__(self, source: Path | bytes, password: str | None, limits: Limits) -> None:
         self.notes: list[str] = []
+        self._opened_with = source, password
         self._document = _open(source, password)
         self._limits = limits
         self.page_count = len(self._document)
@@ -43,6 +47,10 @@ class PdfFile:
             )
         with contextlib.suppress(pdfium.PdfiumError):
             self._document.init_forms()
+        if not raw.FPDF_DocumentHasValidCrossReferenceTable(self._document.raw):
+            self.notes.append("the PDF is damaged (its cross-reference table is broken); what could be found is read")
+        if self._document.get_formtype() in (raw.FORMTYPE_XFA_FULL, raw.FORMTYPE_XFA_FOREGROUND):
+            self.notes.append("an XFA form: only the pages that it carries for other viewers are read")
         self._page: tuple[int, Any] | None = None
 
     def close(self) -> None:
@@ -80,13 +88,22 @@ class PdfFile:
         """What the file says is on a page: lists for the header, and the glyph columns."""
         page = self._load(index)
         frame = _frame(page)
-        objects = read_objects(page.raw, frame)
-        columns, fonts = read_glyphs(page.raw, frame, objects.clips)
+        annotations = Annotations(page.raw, self._form)
+        with drawn_in(self._document, index, page.raw, annotations) as drawn:
+            objects = read_objects(drawn, frame)
+            columns, fonts = read_glyphs(drawn, frame, objects.clips)
+        columns = with_marks(columns, annotations.marks, frame)
+        fonts = fonts or [["", 400, False, False]]
         notes = ["the page's drawing is too large to be read whole"] if objects.cut_short else []
         if len(columns["codepoints"]) >= MOST_CHARACTERS:
             notes.append(f"only the first {MOST_CHARACTERS} characters of the page are read")
         said = {"fonts": fonts, "links": read_links(self._document.raw, page.raw, frame), "notes": notes}
         return said, {**columns, **objects.arrays()}
+
+    @property
+    def _form(self) -> Any:
+        """The raw handle of the document's form; None where it has none."""
+        return None if self._document.formenv is None else self._document.formenv.raw
 
     def pixels(self, index: int, dpi: float) -> NDArray[np.uint8]:
         """The displayed page as RGB (H, W, 3), smaller than asked for where it would be larger than a limit."""
@@ -95,7 +112,7 @@ class PdfFile:
         most = min(RENDER_PIXELS, self._limits.max_pixels)
         scale = min(dpi / 72, math.sqrt(most / (width * height)), 32_000 / max(width, height))
         size = max(1, round(width * scale)), max(1, round(height * scale))
-        return _render(self._document, page, size)
+        return _render(self._form, page, size)
 
     def page_pdf(self, index: int) -> bytes:
         """A PDF of this one page, unchanged."""
@@ -105,28 +122,61 @@ class PdfFile:
         single.save(buffer)
         return buffer.getvalue()
 
+    def with_layer(self, layer: bytes, pages: list[tuple[int, int | None]]) -> bytes:
+        """The given pages with pages of the PDF `layer` laid over them (see `docai.render.stamp`)."""
+        document = _open(*self._opened_with)  # a second time, as this changes it
+        try:
+            return with_layer(document, layer, pages, _frame)
+        finally:
+            document.close()
 
-def _render(document: Any, page: Any, size: tuple[int, int]) -> NDArray[np.uint8]:
+
+def _render(form: Any, page: Any, size: tuple[int, int]) -> NDArray[np.uint8]:
     bitmap = pdfium.PdfBitmap.new_native(*size, raw.FPDFBitmap_BGR)
     bitmap.fill_rect((255, 255, 255, 255), 0, 0, *size)
     flags = raw.FPDF_ANNOT | raw.FPDF_REVERSE_BYTE_ORDER
     raw.FPDF_RenderPageBitmap(bitmap.raw, page.raw, 0, 0, *size, 0, flags)
-    if document.formenv is not None:
-        raw.FPDF_FFLDraw(document.formenv.raw, bitmap.raw, page.raw, 0, 0, *size, 0, flags)
+    if form is not None:
+        raw.FPDF_FFLDraw(form, bitmap.raw, page.raw, 0, 0, *size, 0, flags)
     array: NDArray[np.uint8] = bitmap.to_numpy()
     return np.ascontiguousarray(array[:, :, :3])
 
 
 def _open(source: Path | bytes, password: str | None) -> Any:
+    error: pdfium.PdfiumError | None = None
+    for attempt in _spellings(password):
+        raw.FPDF_LoadMemDocument(b"", 0, None)  # fails, so that the error of an earlier file cannot be taken for ours
+        try:
+            return pdfium.PdfDocument(_readable(source), password=attempt)
+        except pdfium.PdfiumError as failed:
+            error = failed
+            if getattr(failed, "err_code", None) != raw.FPDF_ERR_PASSWORD:
+                break
+    code = getattr(error, "err_code", None)
+    if code == raw.FPDF_ERR_PASSWORD:
+        raise PasswordError(_locked(password)) from error
+    if code == raw.FPDF_ERR_SECURITY:
+        raise InputError("the PDF's encryption is not supported") from error
+    raise InputError(_BROKEN) from error
+
+
+def _spellings(password: str | None) -> list[str | None]:
+    """A password as given, and with its accents composed: keyboards and file systems differ in that."""
+    if not password:
+        return [None]
+    typed = password.encode("utf-8", "replace").decode()  # what is no text at all cannot be passed on
+    return list(dict.fromkeys([typed, *(unicodedata.normalize(form, typed) for form in ("NFC", "NFKC"))]))
+
+
+def _readable(source: Path | bytes) -> Path | bytes:
+    """pdfium takes paths in UTF-8 only; a file with another name is read here."""
+    if isinstance(source, bytes):
+        return source
     try:
-        return pdfium.PdfDocument(source, password=password)
-    except pdfium.PdfiumError as error:
-        code = getattr(error, "err_code", None)
-        if code == raw.FPDF_ERR_PASSWORD:
-            raise PasswordError(_locked(password)) from error
-        if code == raw.FPDF_ERR_SECURITY:
-            raise InputError("the PDF's encryption is not supported") from error
-        raise InputError(_BROKEN) from error
+        str(source).encode()
+    except UnicodeEncodeError:
+        return source.read_bytes()
+    return source
 
 
 def _locked(password: str | None) -> str:
