@@ -42,6 +42,12 @@ def _count_bad(codes: NDArray[np.uint32], counts: NDArray[np.int64]) -> int:
     return sum(int(n) for code, n in zip(codes, counts, strict=True) if is_bad(plain(int(code))))
 
 
+def says_nothing(glyphs: Glyphs) -> NDArray[np.bool_]:
+    """(n,) Characters that are private, unassigned or control codes."""
+    codes, places = np.unique(glyphs.codepoints, return_inverse=True)
+    return np.asarray([is_bad(plain(int(code))) for code in codes], bool)[places]
+
+
 def _lacks_vowels(codes: NDArray[np.uint32], counts: NDArray[np.int64]) -> bool:
     letters = {chr(c): int(n) for c, n in zip(codes, counts, strict=True) if c < 128 and chr(c).isalpha()}
     total = sum(letters.values())

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docai.ocr.glyph_text import lines_of
-from docai.ocr.glyph_trust import needs_reading, page_is_scan, pale_without_ground, untrusted_fonts
+from docai.ocr.glyph_trust import needs_reading, page_is_scan, pale_without_ground, says_nothing, untrusted_fonts
 from docai.types import Box, Glyphs, Line, Page, PageContent
 
+_MUCH = 0.2  # of the characters of a page: fewer unreadable ones are signs of formulas, not text
 _TWICE = 0.12  # of the font size: the same letter drawn again this close is the same letter
 
 
@@ -38,12 +39,15 @@ def read_text_layer(page: Page, content: PageContent, thumbnail: Callable[[], ND
         return TextLayer(untrusted=needs_reading(page, content, ()))
     keep = on_page(glyphs, page) & ~drawn_twice(glyphs)
     keep, reasons = without_hidden(page, content, keep, thumbnail)
-    bad_fonts = untrusted_fonts(glyphs, keep)
-    bad = keep & np.isin(glyphs.fonts, list(bad_fonts))
-    lines = lines_of(glyphs, keep & ~bad)
-    unread = [line.box for line in lines_of(glyphs, bad)]
-    if unread:
+    bad = keep & np.isin(glyphs.fonts, list(untrusted_fonts(glyphs, keep)))
+    unread: list[Box] = []
+    if int(bad.sum()) > _MUCH * int(keep.sum()):
+        unread = [line.box for line in lines_of(glyphs, bad)]
+        keep = keep & ~bad
         reasons.append("a part of the text layer is unreadable (its font has no usable character map)")
+    elif bad.any():  # a few signs among text that can be trusted: reading pixels for them would cost more than it gives
+        keep = keep & ~(bad & says_nothing(glyphs))
+    lines = lines_of(glyphs, keep)
     areas = (*unread, *needs_reading(page, content, lines))
     return TextLayer(tuple(lines), areas, tuple(reasons))
 
