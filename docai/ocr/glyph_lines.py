@@ -6,12 +6,14 @@ lines, raised and lowered small print included. Lengths in em are shares of the 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from docai.ocr.glyph_frame import Frame
+from docai.ocr.glyph_repair import neighbours
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -25,6 +27,7 @@ _MARKS = (
     *((0x900, 0x903), (0x93A, 0x94F), (0xE31, 0xE31), (0xE34, 0xE3A), (0xE47, 0xE4E), (0x20D0, 0x20FF)),
 )
 _SHIFTED = 0.3  # em by which a letter of full size may be shifted if it touches its neighbour (the E of TeX)
+_HOLE = 0.3  # em: a gap in a run that what another run draws may fill
 _SCRIPT = 0.88  # a superscript or subscript is smaller than this share of its base
 
 
@@ -39,7 +42,7 @@ def line_order(frame: Frame) -> tuple[NDArray[Any], Ints]:
     left, right, direction = frame.boxes[rows, 0], frame.boxes[rows, 2], _direction(frame, rows, run)
     piece = _pieces(run, left, right, frame.sizes[rows])
     starts = np.flatnonzero(np.diff(piece, prepend=-1))
-    pieces = _Pieces(
+    pieces = Pieces(
         np.minimum.reduceat(left, starts),
         np.maximum.reduceat(right, starts),
         frame.base[rows][starts],
@@ -82,28 +85,18 @@ def _is_mark(codes: NDArray[np.uint32]) -> NDArray[np.bool_]:
 
 
 def _without_shadows(frame: Frame, run: Ints) -> Ints:
-    """Runs with -1 for those that repeat an earlier one just beside it (shadows, outlines drawn over fills)."""
+    """Runs with -1 for those that repeat another one just beside it (shadows, outlines drawn over fills)."""
     starts = np.flatnonzero(np.diff(run, prepend=-1))
     ends = np.append(starts[1:], len(run))
-    seen: dict[bytes, list[int]] = {}
-    for number, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-        if end - start < 2:
-            continue
-        twins = seen.setdefault(frame.codes[start:end].tobytes(), [])
-        if any(_beside(frame, start, starts[twin]) for twin in twins):
-            run[start:end] = -1
-        else:
-            twins.append(number)
+    left, base, size = frame.boxes[starts, 0], frame.base[starts], frame.sizes[starts]
+    for a, b in neighbours((ends - starts) * (ends - starts > 1), base, left, 8.0):
+        near = (np.abs(left[a] - left[b]) < 0.35 * size[a]) & (np.abs(base[a] - base[b]) < 0.25 * size[a])
+        near &= (np.abs(size[a] - size[b]) < 0.2 * size[a]) & (ends[a] - starts[a] > 1)
+        for i, j in zip(a[near].tolist(), b[near].tolist(), strict=True):
+            if (frame.codes[starts[i] : ends[i]] == frame.codes[starts[j] : ends[j]]).all():
+                last = max(i, j)
+                run[starts[last] : ends[last]] = -1
     return run
-
-
-def _beside(frame: Frame, a: int, b: int) -> bool:
-    size = frame.sizes[a]
-    return bool(
-        abs(frame.boxes[a, 0] - frame.boxes[b, 0]) < 0.35 * size
-        and abs(frame.base[a] - frame.base[b]) < 0.25 * size
-        and abs(size - frame.sizes[b]) < 0.2 * size
-    )
 
 
 def _direction(frame: Frame, rows: NDArray[Any], run: Ints) -> Ints:
@@ -125,14 +118,25 @@ def _pieces(run: Ints, left: Floats, right: Floats, size: Floats) -> Ints:
     return np.concatenate(([0], np.cumsum(part)))
 
 
-class _Pieces:
+@dataclass(slots=True)
+class Pieces:
     """Columns: extent along the line, baseline, font size and run of each piece."""
 
-    def __init__(self, left: Floats, right: Floats, base: Floats, size: Floats, run: Ints) -> None:
-        self.left, self.right, self.base, self.size, self.run = left, right, base, size, run
+    left: Floats
+    right: Floats
+    base: Floats
+    size: Floats
+    run: Ints
+
+    def open_ends(self) -> Ints:
+        """The pieces that can have a neighbour from another run: at a run's ends and beside its holes."""
+        hole = np.ones(len(self.run) + 1, np.bool_)
+        gap = np.maximum(self.left[1:] - self.right[:-1], self.left[:-1] - self.right[1:])
+        hole[1:-1] = (np.diff(self.run) != 0) | (gap > _HOLE * self.size[1:])
+        return np.flatnonzero(hole[1:] | hole[:-1])
 
 
-def _linked(pieces: _Pieces, runs: int) -> Ints:
+def _linked(pieces: Pieces, runs: int) -> Ints:
     """The line of each run."""
     a, b = _candidates(pieces)
     big, small = pieces.size[a], pieces.size[b]
@@ -158,9 +162,10 @@ def _nearest_base(links: Ints, cost: Floats) -> Ints:
     return nearest
 
 
-def _candidates(pieces: _Pieces) -> tuple[Ints, Ints]:
+def _candidates(pieces: Pieces) -> tuple[Ints, Ints]:
     """Pairs (larger, smaller) of pieces of different runs whose baselines are close enough to share a line."""
-    order = np.argsort(pieces.base, kind="stable")
+    ends = pieces.open_ends()
+    order = ends[np.argsort(pieces.base[ends], kind="stable")]
     base, reach = pieces.base[order], 0.75 * pieces.size[order]
     first, last = np.searchsorted(base, base - reach), np.searchsorted(base, base + reach, side="right")
     count = last - first

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 Codes = NDArray[np.uint32]
 Mask = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 REPLACEMENT = 0xFFFD
 
@@ -161,19 +164,28 @@ def _ligature_text(codes: list[int]) -> str:
 def _drop_doubles(frame: Frame) -> None:
     """Letters drawn twice, a little apart, for a bolder look, count once."""
     rows = np.flatnonzero(frame.number >= 0)
-    if len(rows) < 2:
-        return
     left, base, size = frame.boxes[rows, 0], frame.base[rows], frame.sizes[rows]
-    width, codes = frame.boxes[rows, 2] - left, frame.codes[rows].astype(np.int64)
-    for shift in (0.0, 0.5):  # copies that steps of the one sort keep apart are neighbours in the other
-        # Sorted by code, then baseline (in points), then place along it, copies become neighbours.
-        key = (codes << 42) + (np.rint(base + shift).astype(np.int64) << 21) + np.rint(left * 16).astype(np.int64)
-        order = np.argsort(key, kind="stable")
-        a, b = order[:-1], order[1:]
-        near = np.flatnonzero((codes[a] == codes[b]) & (np.abs(left[a] - left[b]) < 0.35 * width[a]))
+    width = frame.boxes[rows, 2] - left
+    for a, b in neighbours(frame.codes[rows], base, left, 1.0):
+        near = np.flatnonzero(np.abs(left[a] - left[b]) < 0.35 * width[a])
         a, b = a[near], b[near]
         same = (np.abs(base[a] - base[b]) < 0.15 * size[a]) & (np.abs(size[a] - size[b]) < 0.05 * size[a])
         frame.number[rows[np.maximum(a, b)[same]]] = -1
+
+
+def neighbours(kind: NDArray[Any], base: Floats, left: Floats, step: float) -> Iterator[tuple[Ints, Ints]]:
+    """Pairs of indices of one kind that stand next to each other on a line.
+
+    Sorted by kind, then baseline in steps, then place along it, copies become neighbours; a second round with the
+    steps shifted finds those that fell to both sides of one.
+    """
+    kind = kind.astype(np.int64) << 42
+    along = np.rint(left * 16).astype(np.int64)
+    for shift in (0.0, 0.5):
+        order = np.argsort(kind + (np.rint(base / step + shift).astype(np.int64) << 21) + along, kind="stable")
+        a, b = order[:-1], order[1:]
+        same = np.flatnonzero(kind[a] == kind[b])
+        yield a[same], b[same]
 
 
 def _join_accents(frame: Frame) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -94,7 +94,7 @@ class _Builder:
         text = "".join(self.glyphs)
         ends = [0, *accumulate(map(len, self.glyphs))]
         at = [ends[i] for i in self.words]
-        boxes = _boxes_over(table.frame, table.words, table.frame)
+        boxes = _boxes_over(table.frame, table.words)
         sets = {bits: _style_set(bits) for bits in set(self.styles)}
         return [
             Word(text[a:b], Box(*box), sets[bits])
@@ -105,11 +105,11 @@ class _Builder:
         """Boxes of lines: as wide as all of their glyphs, as high as those on the baseline."""
         frame, starts = self.table.frame, self.table.starts
         if not self.table.script.any():
-            return [Box(*box) for box in _boxes_over(frame, starts, frame)]
+            return [Box(*box) for box in _boxes_over(frame, starts)]
         boxes = frame.boxes.copy()
         small = self.table.script != 0
         boxes[small, 1], boxes[small, 3] = np.inf, -np.inf
-        return [Box(*box) for box in _boxes_over(frame, starts, frame, boxes)]
+        return [Box(*box) for box in _boxes_over(frame, starts, boxes)]
 
     def _looks(self) -> list[int]:
         """Style bits of lines: those of six in ten glyphs."""
@@ -172,28 +172,34 @@ class _Builder:
                 groups.append([item])
             else:
                 groups[-1].append(item)
-        frame = self.table.frame
-        return [
-            Word(
-                "".join(text for text, _, _ in group),
-                Box(*_boxes_over(frame, np.zeros(1, np.int64), frame.take(np.array([g for _, g, _ in group])))[0]),
-                _style_set(self.styles[group[0][2]]),
-            )
-            for group in groups
-            if group
-        ]
+        return [self._word_of(group) for group in groups if group]
+
+    def _word_of(self, group: list[tuple[str, int, int]]) -> Word:
+        left, top, right, bottom = zip(*(self.glyph_boxes[glyph] for _, glyph, _ in group), strict=True)
+        box = Box(min(left), min(top), max(right), max(bottom))
+        return Word("".join(text for text, _, _ in group), box, _style_set(self.styles[group[0][2]]))
+
+    @cached_property
+    def glyph_boxes(self) -> list[tuple[float, float, float, float]]:
+        """Each glyph's box on the page."""
+        return _boxes_over(self.table.frame, np.arange(len(self.glyphs)))
 
 
 def _glyph_texts(frame: Frame) -> list[str]:
     text = frame.codes.astype("<u4").tobytes().decode("utf-32-le", "replace")
     glyphs = list(text)
     if frame.texts:
-        glyphs = [frame.texts.get(n, g) for n, g in zip(frame.number.tolist(), glyphs, strict=True)]
+        spelled = np.zeros(int(frame.number.max()) + 1, np.bool_)
+        spelled[[n for n in frame.texts if n < len(spelled)]] = True
+        for i in np.flatnonzero(spelled[frame.number]).tolist():
+            glyphs[i] = frame.texts[int(frame.number[i])]
     return glyphs
 
 
 def _joined(words: Sequence[Word], spaced: Sequence[bool]) -> str:
-    if all(spaced):
+    if len(words) == 1:
+        text = words[0].text
+    elif all(spaced):
         text = " ".join([word.text for word in words])
     else:
         text = words[0].text + "".join(
@@ -203,10 +209,10 @@ def _joined(words: Sequence[Word], spaced: Sequence[bool]) -> str:
 
 
 def _boxes_over(
-    frame: Frame, starts: NDArray[np.int64], of: Frame, boxes: NDArray[np.float64] | None = None
+    frame: Frame, starts: NDArray[np.int64], boxes: NDArray[np.float64] | None = None
 ) -> list[tuple[float, float, float, float]]:
     """The box around each stretch of glyphs that begins at `starts`, on the page."""
-    left, top, right, bottom = (of.boxes if boxes is None else boxes).T
+    left, top, right, bottom = (frame.boxes if boxes is None else boxes).T
     around = np.stack(
         (
             np.minimum.reduceat(left, starts),
@@ -224,8 +230,10 @@ def _boxes_over(
 
 def _switches(before: str, after: str) -> bool:
     """Whether two letters run in opposite directions; programs that set such text often misplace the space there."""
-    kinds = {unicodedata.bidirectional(text[:1] or " ") for text in (before, after)}
-    return "L" in kinds and bool(kinds & {"R", "AL"})
+    if not before or not after or before == " ":
+        return False
+    a, b = unicodedata.bidirectional(before[0]), unicodedata.bidirectional(after[0])
+    return (a == "L" and b in ("R", "AL")) or (b == "L" and a in ("R", "AL"))
 
 
 def _quarter(frame: Frame) -> int:

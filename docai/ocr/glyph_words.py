@@ -200,11 +200,13 @@ def _aligned(frame: Frame, wide: Ints, line: Ints) -> Mask:
 def _without_marks(frame: Frame, cut: Mask, space: Mask, first: Mask, gap: Floats) -> Mask:
     """No cut behind the bullet or number that begins a line."""
     starts = np.flatnonzero(first | cut)
-    for at in np.flatnonzero(cut & (gap < _CUT_AFTER_MARK)).tolist():
-        start = int(starts[np.searchsorted(starts, at) - 1])
-        if at - start <= 8 and not space[start + 1 : at].any():
-            mark = "".join(map(chr, frame.codes[start:at].tolist()))
-            cut[at] = not (_LIST_MARK.match(mark) or (gap[at] < _CUT_BARE and _BARE_MARK.match(mark)))
+    cuts = np.flatnonzero(cut & (gap < _CUT_AFTER_MARK))
+    begins = starts[np.searchsorted(starts, cuts) - 1]
+    words = np.cumsum(space)
+    one_word = (cuts - begins <= 8) & (words[cuts - 1] == words[begins])
+    for at, begin in zip(cuts[one_word].tolist(), begins[one_word].tolist(), strict=True):
+        mark = "".join(map(chr, frame.codes[begin:at].tolist()))
+        cut[at] = not (_LIST_MARK.match(mark) or (gap[at] < _CUT_BARE and _BARE_MARK.match(mark)))
     return cut
 
 
