@@ -72,7 +72,8 @@ def em_of(lines: Iterable[Line]) -> float:
     if not level:
         return 10.0
     size = median(line.size or line.box.height for line in level)
-    return max(1e-3, min(size, _EM_PER_CHARACTER * median(line.box.width / len(line.text) for line in level)))
+    step = sum(line.box.width for line in level) / sum(len(line.text) for line in level)
+    return max(1e-3, min(size, _EM_PER_CHARACTER * step))
 
 
 def pieces_of(line: Line, gap: float, borders: Sequence[Track] = ()) -> list[Piece]:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from docai.geometry import union
 from docai.layout.grid import Piece, Track, visual_rows
-from docai.ocr.joining import glue, is_rtl
 from docai.ocr.table_columns import Border
 from docai.ocr.table_rows import Placed, Row
 from docai.types import Box, Cell, Table
+from docai.writing import glue, is_rtl
 
 _GRID = 0.6  # share of borders that are ruled in a table whose rules mark every cell
 
@@ -31,6 +31,12 @@ class Grid:
     @property
     def cols(self) -> int:
         return len(self.borders) + 1
+
+    @property
+    def full(self) -> bool:
+        """Whether vertical rules mark (nearly) every cell, so that a missing one means something."""
+        ruled, closed = _closed(self)
+        return len(ruled) > 0.5 * len(self.borders) and len(closed) >= _GRID * len(ruled) * len(self.rows)
 
     def row_edges(self) -> list[float]:
         """Where rows begin and end, from top to bottom."""
@@ -87,21 +93,24 @@ def cell_text(pieces: Sequence[Piece]) -> str:
 def _across(grid: Grid) -> set[tuple[int, int]]:
     """Places (row, column) that are one cell with the place to their right."""
     joined = {(r, c) for r, row in enumerate(grid.rows) for p in row for c in range(p.first, p.last)}
-    ys = grid.row_edges()
-    ruled = [c for c, border in enumerate(grid.borders) if border.track]
-    closed = {
-        (r, c)
-        for r in range(len(grid.rows))
-        for c in ruled
-        if grid.borders[c].track.covers(*_core(ys[r], ys[r + 1])) > 0.5  # type: ignore[union-attr]
-    }
-    if len(closed) >= _GRID * len(ruled) * len(grid.rows):
+    ruled, closed = _closed(grid)
+    if grid.full:
         for r, row in enumerate(grid.rows):
             joined |= _open_runs(r, row, [c in ruled and (r, c) not in closed for c in range(grid.cols - 1)])
     for r, row in enumerate(grid.rows):
         if _titles(grid, row):
             joined |= {(r, c) for c in range(grid.cols - 1)}
     return joined
+
+
+def _closed(grid: Grid) -> tuple[list[int], set[tuple[int, int]]]:
+    """Ruled borders between columns, and the (row, border) at which a rule does run."""
+    ys = grid.row_edges()
+    ruled = [(c, border.track) for c, border in enumerate(grid.borders) if border.track]
+    closed = {
+        (r, c) for r in range(len(grid.rows)) for c, track in ruled if track.covers(*_core(ys[r], ys[r + 1])) > 0.5
+    }
+    return [c for c, _ in ruled], closed
 
 
 def _core(start: float, end: float) -> tuple[float, float]:
@@ -136,7 +145,7 @@ def _down(grid: Grid, across: set[tuple[int, int]]) -> set[tuple[int, int]]:
     """Places (row, column) that are one cell with the place under them."""
     full = {(r, c) for r, row in enumerate(grid.rows) for p in row for c in range(p.first, p.last + 1)}
     joined = {(r, c) for c, a, b in grid.tall for r in range(a, b)}
-    boxed = any(border.track for border in grid.borders)
+    boxed = grid.full
     for r, cut in enumerate(grid.cuts):
         head = r + 1 < grid.heads
         for c in range(grid.cols):

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from docai.geometry import union
+from docai.layout.gaps import NARROWEST, Gap, open_gaps
 from docai.layout.grid import CURRENCY, Piece, Track, is_number
 from docai.types import Box
-
-_JOIN = 0.4  # em: words of a table closer than this are one piece (a space is 0.25 to 0.33 em)
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """A vertical strip without text: `support` rows have text on both sides of it."""
-
-    left: float
-    right: float
-    support: int
-
-    @property
-    def width(self) -> float:
-        return self.right - self.left
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +26,21 @@ def column_borders(rows: Sequence[Sequence[Piece]], upright: Sequence[Track], bo
     """The inner borders between columns, left to right."""
     ruled = [Border(t.at, t.at, t.at, t) for t in upright if _divides(t, rows, box, em)]
     strength = 3 if ruled else 2
+    centres = sorted(p.box.cx for row in rows for p in row)
     free = [
         Border((gap.left + gap.right) / 2, gap.left, gap.right)
         for gap in open_gaps(rows, em)
-        if _enough(gap, strength, em) and not any(gap.left - em / 2 <= b.at <= gap.right + em / 2 for b in ruled)
+        if _enough(gap, strength, em) and not any(_same_place(gap, b, centres) for b in ruled)
     ]
     return sorted(ruled + free, key=lambda border: border.at)
+
+
+def _same_place(gap: Gap, border: Border, centres: Sequence[float]) -> bool:
+    """Whether a rule runs in a gap, or beside it with (next to) no text between them."""
+    if gap.left <= border.at <= gap.right:
+        return True
+    between = bisect_left(centres, max(border.at, gap.right)) - bisect_right(centres, min(border.at, gap.left))
+    return between < 2
 
 
 def _divides(track: Track, rows: Sequence[Sequence[Piece]], box: Box, em: float) -> bool:
@@ -56,69 +52,11 @@ def _divides(track: Track, rows: Sequence[Sequence[Piece]], box: Box, em: float)
 
 
 def _enough(gap: Gap, strength: int, em: float) -> bool:
-    if gap.width < 0.35 * em:
+    if gap.width < NARROWEST * em:
         return False
     if gap.width < 0.6 * em:
         return gap.support >= max(3, strength)
     return gap.support >= strength or (gap.width >= 1.5 * em and gap.support >= strength - 1)
-
-
-def open_gaps(rows: Sequence[Sequence[Piece]], em: float) -> list[Gap]:
-    """Strips that no piece crosses once those that span several columns are set aside."""
-    spanning = {id(piece) for gap in _tolerant_gaps(rows, em) for piece in _crossing(gap, rows, em)}
-    kept = [[piece for piece in row if id(piece) not in spanning] for row in rows]
-    return [gap for gap in _gaps(kept, lambda support, oppose: oppose == 0) if gap.support > 0]
-
-
-def _tolerant_gaps(rows: Sequence[Sequence[Piece]], em: float) -> list[Gap]:
-    found = _gaps(rows, lambda support, oppose: support >= 2 and oppose <= 0.5 * support)
-    return [gap for gap in found if gap.width >= 0.35 * em]
-
-
-def _crossing(gap: Gap, rows: Sequence[Sequence[Piece]], em: float) -> list[Piece]:
-    """Pieces that run over a gap and over text on both sides of it in other rows."""
-    across = [p for row in rows for p in row if p.box.l < gap.left - 0.3 * em and p.box.r > gap.right + 0.3 * em]
-    if not across:
-        return []
-    middle = (gap.left + gap.right) / 2
-    left = sorted(max((p.box.r for p in row if p.box.r <= middle), default=box_edge(row)) for row in rows)
-    right = sorted(min((p.box.l for p in row if p.box.l >= middle), default=-box_edge(row)) for row in rows)
-    return [p for p in across if any(p.box.l < x < middle for x in left) and any(middle < x < p.box.r for x in right)]
-
-
-def box_edge(row: Sequence[Piece]) -> float:
-    """A place that lies left of all text."""
-    return float("-inf")
-
-
-def _gaps(rows: Sequence[Sequence[Piece]], keep) -> list[Gap]:  # type: ignore[no-untyped-def]
-    edges = sorted({x for row in rows for p in row for x in (p.box.l, p.box.r)})
-    index = {x: i for i, x in enumerate(edges)}
-    support, oppose = [0] * (len(edges) + 1), [0] * (len(edges) + 1)
-    for row in rows:
-        reach = None
-        for piece in row:
-            oppose[index[piece.box.l]] += 1
-            oppose[index[piece.box.r]] -= 1
-            if reach is not None and piece.box.l > reach:
-                support[index[reach]] += 1
-                support[index[piece.box.l]] -= 1
-            reach = piece.box.r if reach is None else max(reach, piece.box.r)
-    return _regions(edges, support, oppose, keep)
-
-
-def _regions(edges, support, oppose, keep) -> list[Gap]:  # type: ignore[no-untyped-def]
-    found: list[Gap] = []
-    s = o = 0
-    for i in range(len(edges) - 1):
-        s, o = s + support[i], o + oppose[i]
-        if not keep(s, o):
-            continue
-        if found and found[-1].right == edges[i]:
-            found[-1] = Gap(found[-1].left, edges[i + 1], max(found[-1].support, s))
-        else:
-            found.append(Gap(edges[i], edges[i + 1], s))
-    return found
 
 
 def merge_signs(row: Sequence[Piece], em: float) -> list[Piece]:

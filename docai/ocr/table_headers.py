@@ -42,6 +42,9 @@ def _is_header(head: Sequence[Row], body: Sequence[Row]) -> bool:
 def _by_text(bands: Sequence[Band]) -> tuple[list[Band], list[Band]]:
     """Leading rows without numbers over rows with numbers, or bold ones over others, are the header."""
     rows = [row for band in bands for row in band.rows]
+    keys = [p.piece.text for row in rows for p in row if p.first == 0]
+    if sum(text.endswith(":") for text in keys) > 0.6 * len(keys):
+        return [], list(bands)
     count = next((i for i, row in enumerate(rows) if numeric_row(row)), 0)
     if not 0 < count <= _MOST_LINES or count > (len(rows) + 1) / 2:
         count = next((i for i, row in enumerate(rows) if not _bold(row)), 0)

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from docai.layout.grid import Piece, Track, is_number, is_year
+from docai.geometry import union
+from docai.layout.grid import Piece, is_number, is_year
 from docai.ocr.table_columns import Border, columns_of
+from docai.writing import is_rtl
 
 _LOOSE_ENDS = ("-", "\u2010", ",", "(", "/", "&", "+")
 
@@ -29,8 +31,21 @@ Row = list[Placed]  # one visual row, or several joined
 
 
 def place(row: Sequence[Piece], borders: Sequence[Border], em: float) -> Row:
-    """The pieces of a visual row with their columns."""
-    return [Placed(piece, *columns_of(piece.box, borders, em)) for piece in row]
+    """The pieces of a visual row with their columns; those in the same columns as one."""
+    places: dict[tuple[int, int], list[Piece]] = {}
+    for piece in row:
+        places.setdefault(columns_of(piece.box, borders, em), []).append(piece)
+    return [Placed(_joined(pieces), first, last) for (first, last), pieces in places.items()]
+
+
+def _joined(pieces: Sequence[Piece]) -> Piece:
+    """Pieces beside each other as one, in the order in which they are read."""
+    if len(pieces) == 1:
+        return pieces[0]
+    backwards = is_rtl("".join(piece.text for piece in pieces))
+    parts = sorted(pieces, key=lambda piece: piece.box.l, reverse=backwards)
+    words = tuple(word for piece in parts for word in piece.words)
+    return Piece(words, union(piece.box for piece in parts), max(parts, key=lambda p: p.box.width).line)
 
 
 def top(row: Row) -> float:
@@ -79,43 +94,35 @@ def spacing_of(bands: Sequence[Sequence[Row]]) -> Spacing:
 
 
 class Joiner:
-    """Decides which visual rows of a table body are one row of cells."""
+    """Decides which visual rows of a table body are one row of cells. `boxed`: rules part the rows already."""
 
-    def __init__(self, rows: Sequence[Row], count: int, spacing: Spacing, em: float) -> None:
-        self.spacing, self.em, self.count = spacing, em, count
-        self.edge = [
-            max((p.piece.box.r for row in rows for p in row if p.last == c and not p.spans), default=0.0)
-            for c in range(count)
-        ]
+    def __init__(self, extents: Sequence[tuple[float, float]], spacing: Spacing, em: float, *, boxed: bool) -> None:
+        self.extents, self.spacing, self.em, self.boxed = extents, spacing, em, boxed
 
     def join(self, band: Sequence[Row]) -> list[list[Row]]:
         """The visual rows of a band in groups, each of them a row of cells."""
         groups: list[list[Row]] = []
-        for i, row in enumerate(band):
-            if groups and self._continues(groups[-1], row, band[i + 1] if i + 1 < len(band) else None):
+        for row in band:
+            if groups and self._continues(groups[-1], row):
                 groups[-1].append(row)
             else:
                 groups.append([row])
         return groups
 
-    def _continues(self, group: list[Row], row: Row, following: Row | None) -> bool:
-        if self._clash(group[-1], row):
-            return False
+    def _continues(self, group: list[Row], row: Row) -> bool:
         pitch = middle(row) - middle(group[-1])
-        if pitch > 1.2 * self.spacing.limit and pitch > 1.6 * self.em:
-            return False
         if top(row) < bottom(group[-1]) - 0.6 * self.em and pitch < 0.9 * self.em:
-            return True  # beside it rather than under it: cells aligned at their middle
-        if self.spacing.telling and self.count > 1:
-            return pitch <= self.spacing.limit and self._may_wrap(group, row)
+            return not clash(group[-1], row)  # beside it rather than under it: cells aligned at their middle
+        if self.boxed:
+            return top(row) - bottom(group[-1]) < 0.8 * self.em and clash(group[-1], row) < 2
+        if clash(group[-1], row) or (pitch > 1.2 * self.spacing.limit and pitch > 1.6 * self.em):
+            return False
         have, new = {c for r in group for c in columns(r)}, columns(row)
-        if not new <= have or (0 in new and len(new) > 1 and len(have) > 2 and len(new) == len(have)):
+        if self.spacing.telling:
+            return pitch <= self.spacing.limit and (new < have or self._wraps(group, row))
+        if not new <= have or (len(new) == len(have) > 2):
             return self._completes(group, row)
         return self._wraps(group, row)
-
-    def _may_wrap(self, group: list[Row], row: Row) -> bool:
-        """With rows set apart by space, anything tight goes on, but for a title row above full rows."""
-        return True
 
     def _completes(self, group: list[Row], row: Row) -> bool:
         """Whether a group that began without its first column (cells aligned at the middle) goes on with `row`."""
@@ -134,12 +141,17 @@ class Joiner:
         return []
 
     def _went_on(self, above: Placed, piece: Placed) -> bool:
+        """Whether a text may be the wrapped rest of the one above it: the line above was full, or clearly goes on."""
         before, after = above.piece.text, piece.piece.text
         if is_number(before) or is_number(after):
             return before.endswith(_LOOSE_ENDS) and not is_number(before)
-        if before.endswith(_LOOSE_ENDS) or after[0].islower():
+        if before.endswith(_LOOSE_ENDS):
             return True
-        return not self._fits(above, piece) and not (above.piece.line.bold and not piece.piece.line.bold)
+        if before.endswith(":") or self._fits(above, piece) or (above.piece.line.bold and not piece.piece.line.bold):
+            return False
+        left, right = self.extents[above.first][0], self.extents[above.last][1]
+        filled = (above.piece.box.r - left) / max(right - left, 1e-6)
+        return filled >= (0.45 if after[0].islower() else 0.75)
 
     def _full(self, above: Placed, row: Row) -> bool:
         below = next((p for p in row if p.first == above.first), None)
@@ -148,17 +160,13 @@ class Joiner:
     def _fits(self, above: Placed, piece: Placed) -> bool:
         """Whether the first word of `piece` would have had room on the line above."""
         word = piece.piece.words[0]
-        return above.piece.box.r + 0.25 * self.em + word.box.width < self.edge[min(above.last, self.count - 1)]
-
-    def _clash(self, above: Row, row: Row) -> bool:
-        """Whether both hold numbers in one column: numbers do not wrap."""
-        numbers = {p.first for p in above if is_number(p.piece.text)}
-        return any(p.first in numbers and is_number(p.piece.text) for p in row)
+        return above.piece.box.r + 0.25 * self.em + word.box.width < self.extents[above.last][1]
 
 
-def full_rules(flat: Sequence[Track], left: float, right: float) -> list[Track]:
-    """Horizontal rules that run over (nearly) the whole table."""
-    return [track for track in flat if track.covers(left, right) >= 0.8]
+def clash(above: Row, row: Row) -> int:
+    """In how many columns both rows hold numbers, which do not wrap."""
+    numbers = {p.first for p in above if is_number(p.piece.text)}
+    return sum(p.first in numbers and is_number(p.piece.text) for p in row)
 
 
 def numeric_row(row: Row) -> bool:

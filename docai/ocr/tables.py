@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from docai.geometry import grow, inside, union
 from docai.layout.grid import Piece, Track, em_of, pieces_of, tracks, visual_rows
 from docai.ocr.table_cells import Grid, cells_of
-from docai.ocr.table_columns import Border, column_borders, merge_signs, split_at
+from docai.ocr.table_columns import Border, column_borders, columns_of, merge_signs, split_at
 from docai.ocr.table_headers import Band, header_groups, split_header
-from docai.ocr.table_rows import Joiner, Row, place, spacing_of
+from docai.ocr.table_rows import Joiner, Row, middle, place, spacing_of
+from docai.ocr.table_tall import tall_cells
 from docai.types import Box, Line, Rule, Table
 
 _SPACE = 0.4  # em: words closer than this are one piece
+_TALLEST_BAND = 4.0  # em: a coloured area no higher than this may be a row
 _FULL = 0.8  # share of the table's width that a rule between rows covers
 
 
@@ -29,32 +31,59 @@ def build_table(box: Box, lines: Sequence[Line], rules: Sequence[Rule], fills: S
     em = em_of(lines)
     near = grow(box, em)
     flat, upright = tracks((r for r in rules if inside(r.box, near) > 0.5), 0.3 * em)
+    edges = [Rule(Box(f.l, y, f.r, y)) for f in fills if f.height < _TALLEST_BAND * em for y in (f.t, f.b)]
+    bands, _ = tracks((r for r in edges if inside(r.box, near) > 0.5), 0.3 * em)
     pieces = [piece for line in lines for piece in pieces_of(line, _SPACE * em, upright)]
     rows = [merge_signs(row, em) for row in visual_rows([p for p in pieces if p.upright])]
     borders = column_borders(rows, upright, box, em)
     if not borders:
         return None
     rows = [split_at(row, borders) for row in rows]
-    grid = _grid(box, [p for row in rows for p in row], borders, flat, em)
+    grid = _grid(box, [p for row in rows for p in row], borders, (flat, bands), em)
     return cells_of(grid) if len(grid.rows) > 1 else None
 
 
-def _grid(box: Box, pieces: Sequence[Piece], borders: list[Border], flat: Sequence[Track], em: float) -> Grid:
+def _grid(
+    box: Box,
+    pieces: Sequence[Piece],
+    borders: list[Border],
+    flat: tuple[Sequence[Track], Sequence[Track]],
+    em: float,
+) -> Grid:
+    """`flat`: horizontal rules, and the edges of coloured bands."""
     extent = union(p.box for p in pieces)
     extents = _extents(pieces, borders, em)
-    cuts = _row_rules(flat, extents, extent, boxed=any(b.track for b in borders))
+    boxed = any(b.track for b in borders)
+    cuts = _row_rules(flat, extents, extent, least=1 if boxed else 2)
     bands = _bands(pieces, cuts, borders, em)
     head, body = split_header(bands, extent)
     groups = header_groups(head, extents, em)
-    heads = len(groups)
-    starts = _starts(head, groups)
-    joiner = Joiner([r for b in body for r in b.rows], len(borders) + 1, spacing_of([b.rows for b in body]), em)
+    grid = Grid(box, [_flat(group) for group in groups], borders, _starts(head, groups), len(groups), em, extents)
+    parted = boxed and len(body) > 1
+    joiner = Joiner(extents, spacing_of([b.rows for b in body]), em, boxed=parted)
     for band in body:
-        joined = joiner.join(band.rows)
-        starts += [band.above, *[None] * (len(joined) - 1)]
-        groups += joined
-    rows = [[p for row in group for p in row] for group in groups]
-    return Grid(box, rows, borders, starts[1:], heads, em, extents)
+        _add_band(grid, band, joiner, closed=len(body) > 1)
+    grid.cuts = grid.cuts[1:]
+    return grid
+
+
+def _add_band(grid: Grid, band: Band, joiner: Joiner, *, closed: bool) -> None:
+    """The rows of a band, and the cells that stand beside several of them."""
+    tall = tall_cells(band.rows, grid.cols, grid.em, closed=closed, boxed=any(b.track for b in grid.borders))
+    aside = {id(p.piece) for cell in tall for p in cell.lines}
+    visual = [[p for p in row if id(p.piece) not in aside] for row in band.rows]
+    rows = [_flat(group) for group in joiner.join([row for row in visual if row])]
+    start, middles = len(grid.rows), [middle(row) for row in rows]
+    for cell in tall:
+        ends = [min(range(len(rows)), key=lambda i: abs(middles[i] - y)) for y in (cell.start, cell.end)]
+        rows[ends[0]].extend(cell.lines)
+        grid.tall.append((cell.column, start + ends[0], start + ends[1]))
+    grid.rows += rows
+    grid.cuts += [band.above, *[None] * (len(rows) - 1)]
+
+
+def _flat(group: Sequence[Row]) -> Row:
+    return [p for row in group for p in row]
 
 
 def _starts(head: Sequence[Band], groups: Sequence[list[Row]]) -> list[Track | None]:
@@ -66,9 +95,10 @@ def _starts(head: Sequence[Band], groups: Sequence[list[Row]]) -> list[Track | N
 def _extents(pieces: Sequence[Piece], borders: Sequence[Border], em: float) -> list[tuple[float, float]]:
     """From where to where the text of each column runs."""
     boxes: list[list[Box]] = [[] for _ in range(len(borders) + 1)]
-    for placed in place(pieces, borders, em):
-        if not placed.spans:
-            boxes[placed.first].append(placed.piece.box)
+    for piece in pieces:
+        first, last = columns_of(piece.box, borders, em)
+        if first == last:
+            boxes[first].append(piece.box)
     edges = [b.at for b in borders]
     bare = [(edges[max(0, c - 1)], edges[min(c, len(edges) - 1)]) for c in range(len(boxes))]
     return [
@@ -78,16 +108,13 @@ def _extents(pieces: Sequence[Piece], borders: Sequence[Border], em: float) -> l
 
 
 def _row_rules(
-    flat: Sequence[Track], extents: Sequence[tuple[float, float]], extent: Box, *, boxed: bool
+    flat: tuple[Sequence[Track], Sequence[Track]], extents: Sequence[tuple[float, float]], extent: Box, *, least: int
 ) -> list[Track]:
-    """Horizontal rules that part rows: full ones, and partial ones that run over whole columns (no underlines)."""
-    least = 1 if boxed else 2
-    return [
-        track
-        for track in flat
-        if extent.t < track.at < extent.b
-        and (track.covers(extent.l, extent.r) >= _FULL or sum(track.covers(a, b) > 0.6 for a, b in extents) >= least)
-    ]
+    """What parts rows: rules and bands over the whole table, and rules over `least` whole columns (no underlines)."""
+    rules, bands = flat
+    full = [t for t in (*rules, *bands) if t.covers(extent.l, extent.r) >= _FULL]
+    partial = [t for t in rules if sum(t.covers(a, b) > 0.6 for a, b in extents) >= least and t not in full]
+    return sorted((t for t in full + partial if extent.t < t.at < extent.b), key=lambda t: t.at)
 
 
 def _bands(pieces: Sequence[Piece], cuts: Sequence[Track], borders: Sequence[Border], em: float) -> list[Band]:

@@ -1,0 +1,221 @@
+"""Tables that only whitespace marks: short texts and numbers in columns over several rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from statistics import median
+
+from docai.geometry import union
+from docai.layout.gaps import Gap, open_gaps
+from docai.layout.grid import CURRENCY, Piece, is_number, is_year, pieces_of, visual_rows
+from docai.layout.ruled import is_code
+from docai.types import Box, Line
+
+_GAP = 0.9  # em: words further apart may be in two columns
+_LONG = 6  # words: a line of this many or more may be running text
+_ROWS = 3  # rows with text in several columns that a table has at least
+_LEADER = re.compile(r"(?:\.\s?){4,}|…{2,}|_{4,}")
+_CAPTION = re.compile(r"^(?:table|tab\.|figure|fig\.|chart|exhibit|tableau|tabelle|表|图|圖|표)\s*[\dIVXA-Z]", re.I)
+
+
+def aligned_tables(lines: Sequence[Line], em: float) -> list[Box]:
+    """Boxes of tables among lines that no ruled table holds."""
+    level = [line for line in lines if line.angle == 0 and not line.vertical]
+    if len(level) < 2 * _ROWS:
+        return []
+    running = _running_text(level, em)
+    loose = [line for line in level if id(line) not in running]
+    if len(loose) < _ROWS:
+        return []
+    rows = visual_rows([piece for line in loose for piece in pieces_of(line, _GAP * em)])
+    walls = [line.box for line in level if id(line) in running]
+    chains = [_without_neighbours(chain, walls) for chain in _chains(rows, walls, em)]
+    return [box for chain in chains for box in _tables_in(chain, em)]
+
+
+def _running_text(lines: Sequence[Line], em: float) -> set[int]:
+    """Lines of paragraphs: long ones that follow each other flush left and are as wide as their column."""
+    long = sorted((line for line in lines if len(line.text.split()) >= _LONG), key=lambda line: line.box.t)
+    found: set[int] = set()
+    for i, line in enumerate(long):
+        for other in long[i + 1 : i + 12]:
+            if other.box.t - line.box.t > 2.2 * max(em, line.box.height):
+                break
+            if _same_paragraph(line.box, other.box, em):
+                found |= {id(line), id(other)}
+    return found
+
+
+def _same_paragraph(a: Box, b: Box, em: float) -> bool:
+    flush = abs(a.l - b.l) < 3 * em or abs(a.r - b.r) < em
+    shared = min(a.r, b.r) - max(a.l, b.l)
+    return flush and b.cy - a.cy > 0.5 * min(a.height, b.height) and shared > 0.7 * min(a.width, b.width) > 8 * em
+
+
+Rows = list[list[Piece]]
+
+
+def _chains(rows: Sequence[Sequence[Piece]], walls: Sequence[Box], em: float) -> list[Rows]:
+    """Rows (or the parts of them between running text) that follow each other closely in one column of the page."""
+    open_chains: list[Rows] = []
+    found: list[Rows] = []
+    for row in rows:
+        for part in _parts(row, walls):
+            box = union(p.box for p in part)
+            home = None
+            for chain in open_chains:
+                last = union(p.box for p in chain[-1])
+                if box.cy - last.cy < 2.6 * max(em, last.height) and _shared(box, _span(chain)) > 0:
+                    home = chain
+                    break
+            if home is None:
+                open_chains.append([list(part)])
+                found.append(open_chains[-1])
+            else:
+                home.append(list(part))
+        bottom = max(p.box.b for p in row)
+        open_chains = [c for c in open_chains if bottom - max(p.box.b for p in c[-1]) < 4 * em]
+    return [chain for chain in found if sum(len(row) > 1 for row in chain) >= _ROWS]
+
+
+def _without_neighbours(chain: Rows, walls: Sequence[Box]) -> Rows:
+    """A chain without what stands in a column of running text beside it: that column's headings and short lines."""
+    top, bottom = min(p.box.t for p in chain[0]), max(p.box.b for p in chain[-1])
+    beside = [wall for wall in walls if top < wall.cy < bottom]
+    rows = [[p for p in row if not any(_shared(p.box, wall) > 0 for wall in beside)] for row in chain]
+    return [row for row in rows if row]
+
+
+def _span(chain: Rows) -> Box:
+    return union(p.box for row in chain[-4:] for p in row)
+
+
+def _shared(a: Box, b: Box) -> float:
+    return min(a.r, b.r) - max(a.l, b.l)
+
+
+def _parts(row: Sequence[Piece], walls: Sequence[Box]) -> list[list[Piece]]:
+    """A row cut where running text of another column of the page stands between its pieces."""
+    parts = [[row[0]]]
+    for before, piece in zip(row, row[1:], strict=False):
+        top, bottom = min(before.box.t, piece.box.t), max(before.box.b, piece.box.b)
+        if any(before.box.cx < w.cx < piece.box.cx and w.t < bottom and w.b > top for w in walls):
+            parts.append([piece])
+        else:
+            parts[-1].append(piece)
+    return parts
+
+
+def _tables_in(chain: Rows, em: float) -> list[Box]:
+    """The tables of a chain of rows: all of it, or what headings leave of it."""
+    whole = _table(chain, em) if chain else None
+    if whole is not None:
+        return [whole]
+    parts = _between_headings(chain, em)
+    return [box for part in parts if len(parts) > 1 and (box := _table(part, em)) is not None]
+
+
+def _table(chain: Rows, em: float) -> Box | None:
+    rows = _trimmed(chain)
+    several = [row for row in rows if len(row) > 1]
+    if len(several) < _ROWS:
+        return None
+    gaps = [g for g in open_gaps(rows, em) if g.support >= max(_ROWS, 0.5 * len(several)) and g.width >= 0.6 * em]
+    if not gaps or not _convincing(rows, several, gaps):
+        return None
+    return union(p.box for row in rows for p in row)
+
+
+def _between_headings(chain: Rows, em: float) -> list[Rows]:
+    """A chain cut at single texts that stand out: bold, larger, or with more room above than is usual."""
+    parts: list[Rows] = [[]]
+    if len(chain) < _ROWS:
+        return []
+    steps = sorted(_step(a, b) for a, b in zip(chain, chain[1:], strict=False))
+    usual = steps[len(steps) // 2]
+    for i, row in enumerate(chain):
+        line = row[0].line
+        apart = i > 0 and _step(chain[i - 1], row) > 1.5 * usual
+        if apart or (len(row) == 1 and (line.bold or line.size > 1.1 * em)):
+            parts.append([])
+        parts[-1].append(row)
+    return parts
+
+
+def _step(above: Sequence[Piece], below: Sequence[Piece]) -> float:
+    return below[0].box.cy - above[0].box.cy
+
+
+def _trimmed(chain: Rows) -> Rows:
+    """Without captions, headings and notes before and after the rows with several texts."""
+    full = [i for i, row in enumerate(chain) if len(row) > 1 and not _CAPTION.match(row[0].text)]
+    if not full:
+        return []
+    first, last = full[0], full[-1]
+    if first > 0 and _heads(chain[first - 1], chain[first]):
+        first -= 1
+    return chain[first : last + 1]
+
+
+def _heads(row: Sequence[Piece], below: Sequence[Piece]) -> bool:
+    """Whether a single text stands over columns behind the first: a heading over several columns."""
+    piece, stub = row[0].box, below[0].box
+    right = max(p.box.r for p in below)
+    close = below[0].box.t - piece.b < 0.8 * piece.height
+    return close and len(row) == 1 and piece.l > stub.l + 2 * piece.height and piece.r < right + piece.height
+
+
+def _convincing(rows: Rows, several: Rows, gaps: Sequence[Gap]) -> bool:
+    """Whether aligned rows are a table: columns of numbers, or short texts in three columns and more."""
+    columns = _columns(rows, gaps)
+    if _leaders(rows) or is_code([p.line for row in rows for p in row]) or _contents(columns):
+        return False
+    numeric = [c for c in columns if len(c) >= _ROWS and sum(is_number(p.text) for p in c) >= 0.6 * len(c)]
+    values = [c for c in numeric if any(re.search(r"\d", p.text) for p in c)]
+    if len(values) >= 2 and len(columns) >= 2:
+        return True
+    filled = [c for c in columns if len(c) >= 0.6 * len(several)]
+    short = median(len(p.words) for row in several for p in row) <= 4
+    if len(values) == 1 and len(filled) >= 3 and short:
+        return True
+    if len(columns) > 1 and _keys(columns[0]) and short:
+        return True
+    return len(filled) >= 3 and len(several) >= 4 and short and len(several) >= 0.7 * len(rows) and not _list(columns)
+
+
+def _columns(rows: Rows, gaps: Sequence[Gap]) -> list[list[Piece]]:
+    edges = [(g.left + g.right) / 2 for g in gaps]
+    columns: list[list[Piece]] = [[] for _ in range(len(edges) + 1)]
+    for row in rows:
+        for piece in row:
+            if piece.text not in CURRENCY and not any(piece.box.l < x < piece.box.r for x in edges):
+                columns[sum(x < piece.box.cx for x in edges)].append(piece)
+    return columns
+
+
+def _leaders(rows: Rows) -> bool:
+    """Dot leaders: a table of contents, or a form."""
+    dotted = sum(any(_LEADER.search(p.text) for p in row) for row in rows)
+    return dotted >= 0.3 * len(rows)
+
+
+def _contents(columns: Sequence[Sequence[Piece]]) -> bool:
+    """Whether the last column are page numbers: whole numbers that never fall, and the only column of values."""
+    numbers = [p.text for p in columns[-1] if re.fullmatch(r"\d{1,4}", p.text)]
+    if len(numbers) < _ROWS or len(numbers) < 0.8 * len(columns[-1]) or any(is_year(n) for n in numbers):
+        return False
+    rising = all(int(a) <= int(b) for a, b in zip(numbers, numbers[1:], strict=False))
+    others = [p for c in columns[1:-1] for p in c if is_number(p.text)]
+    return rising and len(others) < 0.3 * len(numbers)
+
+
+def _keys(column: Sequence[Piece]) -> bool:
+    """Whether a column holds the names of values: "Order type:"."""
+    return len(column) >= _ROWS and sum(p.text.rstrip().endswith(":") for p in column) > 0.8 * len(column)
+
+
+def _list(columns: Sequence[Sequence[Piece]]) -> bool:
+    """Whether the first column are marks of list items."""
+    marks = sum(bool(re.fullmatch(r"[•◦▪■●\-–—*]|\(?\w{1,3}[.)]", p.text)) for p in columns[0])
+    return marks > 0.6 * max(1, len(columns[0]))
