@@ -45,15 +45,19 @@ class Markdown:
                 self.seen.add(page)
                 yield f"<!-- page {page + 1} -->"
             if is_list:
-                yield "\n".join(nested([Item(p.block.marker, p.block.level or 0, self._inline(p)) for p in group]))
+                yield "\n".join(nested(map(self._item, group)))
             else:
                 for piece in group:
-                    yield from self._block(piece)
+                    yield from self.piece(piece)
 
     def _group(self, piece: Piece) -> tuple[int, bool]:
         return (piece.page.index if self.options.page_breaks else 0, piece.label is Label.LIST_ITEM)
 
-    def _block(self, piece: Piece) -> Iterator[str]:
+    def _item(self, piece: Piece) -> Item:
+        return Item(piece.block.marker, piece.block.level or 0, self._inline(piece))
+
+    def piece(self, piece: Piece) -> Iterator[str]:
+        """A piece by itself, with its captions, as parts that an empty line sets apart."""
         above, below = children_around(piece.block)
         yield from (inline(child.text, child.spans) for child in above)
         yield self._body(piece)
@@ -66,6 +70,8 @@ class Markdown:
                 return heading(self._inline(piece), block)
             case Label.TABLE if block.table is not None:
                 return table_markdown(block.table)
+            case Label.LIST_ITEM:
+                return "  " * (block.level or 0) + "\n".join(nested([self._item(piece)]))
             case Label.CODE:
                 return fenced(block.text)
             case Label.FIGURE | Label.FORMULA:
