@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from docai.errors import DocaiError, InputError
+from docai.errors import DocaiError, InputError, LimitExceeded
 from docai.render import wire
 from docai.render.orphan import exit_with_parent
 from docai.types import Limits
@@ -29,6 +29,10 @@ def limit_memory() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     except (ImportError, ValueError, OSError):  # not on this system
         return
+
+
+class Unknown(Exception):
+    """No document of that number is open."""
 
 
 class Documents:
@@ -49,7 +53,7 @@ class Documents:
     def get(self, number: int) -> Any:
         document = self._open.pop(number, None)
         if document is None:
-            raise KeyError(number)
+            raise Unknown(number)
         self._open[number] = document
         return document
 
@@ -118,15 +122,20 @@ def serve(incoming: int, outgoing: int) -> None:
             return
         try:
             header, out = answer(documents, request, parts)
+        except Unknown:
+            header, out = _error("Unknown", ""), []  # opened in an earlier process, or closed to make room
         except DocaiError as error:
-            header, out = {"error": type(error).__name__, "message": str(error)}, []
+            header, out = _error(type(error).__name__, str(error)), []
         except MemoryError:
-            header, out = {"error": "LimitExceeded", "message": "decoding needs more memory than the limit allows"}, []
-        except KeyError:
-            header, out = {"error": "Unknown"}, []  # opened in an earlier process, or closed to make room
+            header, out = _error(LimitExceeded.__name__, "decoding needs more memory than the limit allows"), []
         except Exception as error:  # noqa: BLE001 - the border of the process: whatever a decoder raises ends here
-            header, out = {"error": InputError.__name__, "message": f"cannot be decoded: {error}"}, []
+            why = f"cannot be read: corrupt or of an unsupported kind ({error})"
+            header, out = _error(InputError.__name__, why), []
         wire.send(outgoing, header, out)
+
+
+def _error(name: str, message: str) -> dict[str, Any]:
+    return {"error": name, "message": message}
 
 
 def main() -> None:

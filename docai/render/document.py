@@ -76,8 +76,7 @@ class Source:
 
     def close(self) -> None:
         """Let the decoding process forget the document."""
-        if self._generation == self._worker.generation:
-            self._worker.call({"do": "close", "document": self._number}, seconds=self._limits.page_seconds)
+        self._worker.forget(self._number, self._generation, seconds=self._limits.page_seconds)
         self._generation = -1
 
     def read_bytes(self) -> bytes:

@@ -186,9 +186,16 @@ def _from_lab(image: Image.Image) -> Image.Image:
 
 def turn(pixels: NDArray[np.uint8], rotation: int, skew: float) -> NDArray[np.uint8]:
     """Pixels turned clockwise by `rotation` (0/90/180/270), then back by `skew` degrees around the centre, on white."""
-    turned = np.ascontiguousarray(np.rot90(pixels, -(rotation // 90) % 4)) if rotation % 360 else pixels
-    if not skew:
-        return turned
-    leaning = Image.fromarray(turned)
-    straight = leaning.rotate(skew, resample=Image.Resampling.BICUBIC, fillcolor=(255, 255, 255))
-    return np.asarray(straight)
+    if not rotation % 360 and not skew:
+        return pixels
+    import cv2  # only here: it takes longer to load than most pages to decode
+
+    steps = {90: cv2.ROTATE_90_CLOCKWISE, 180: cv2.ROTATE_180, 270: cv2.ROTATE_90_COUNTERCLOCKWISE}
+    turned = cv2.rotate(pixels, steps[rotation % 360]) if rotation % 360 else pixels
+    if skew:
+        height, width = turned.shape[:2]
+        centre = (width - 1) / 2, (height - 1) / 2  # of the middle pixel
+        matrix = cv2.getRotationMatrix2D(centre, skew, 1.0)
+        white = (255, 255, 255)
+        turned = cv2.warpAffine(turned, matrix, (width, height), flags=cv2.INTER_CUBIC, borderValue=white)
+    return np.ascontiguousarray(turned, np.uint8)

@@ -161,11 +161,11 @@ def _open(source: Path | bytes, password: str | None) -> Any:
 
 
 def _spellings(password: str | None) -> list[str | None]:
-    """A password as given, and with its accents composed: keyboards and file systems differ in that."""
+    """A password as given, with its accents composed (keyboards differ in that), and none: not all files need it."""
     if not password:
         return [None]
     typed = password.encode("utf-8", "replace").decode()  # what is no text at all cannot be passed on
-    return list(dict.fromkeys([typed, *(unicodedata.normalize(form, typed) for form in ("NFC", "NFKC"))]))
+    return [*dict.fromkeys([typed, *(unicodedata.normalize(form, typed) for form in ("NFC", "NFKC"))]), None]
 
 
 def _readable(source: Path | bytes) -> Path | bytes:

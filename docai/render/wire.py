@@ -22,6 +22,7 @@ _HEAD = struct.Struct("<II")
 _LENGTH = struct.Struct("<Q")
 _MOST_HEADER = 64 << 20
 _MOST_PART = 2 << 30
+_CHUNK = 1 << 20
 _DTYPES = frozenset({"uint8", "uint32", "int16", "int32", "float32"})
 
 Parts = Sequence[bytes | memoryview]
@@ -39,22 +40,32 @@ class Malformed(Exception):
     """What came is no message of ours."""
 
 
-def send(fd: int, header: dict[str, Any], parts: Parts = ()) -> None:
-    """Write a message. Raises Closed where nobody reads."""
+def send(fd: int, header: dict[str, Any], parts: Parts = (), deadline: float | None = None) -> None:
+    """Write a message, until `deadline` (of time.monotonic; `fd` must not block then).
+
+    Raises Closed where nobody reads, or TimedOut.
+    """
     text = json.dumps(header).encode()
     try:
-        _write(fd, _HEAD.pack(len(text), len(parts)) + text)
+        _write(fd, _HEAD.pack(len(text), len(parts)) + text, deadline)
         for part in parts:
-            _write(fd, _LENGTH.pack(len(part)))
-            _write(fd, part)
+            _write(fd, _LENGTH.pack(len(part)), deadline)
+            _write(fd, part, deadline)
     except BrokenPipeError as error:
         raise Closed from error
 
 
-def _write(fd: int, data: bytes | memoryview) -> None:
+def _write(fd: int, data: bytes | memoryview, deadline: float | None) -> None:
     view = memoryview(data)
     while view:
-        view = view[os.write(fd, view[: 1 << 20]) :]
+        if deadline is not None:
+            _wait(deadline, writable=[fd])
+        view = view[os.write(fd, view[:_CHUNK]) :]
+
+
+def _wait(deadline: float, *, readable: Sequence[int] = (), writable: Sequence[int] = ()) -> None:
+    if not any(select.select(readable, writable, [], max(0.0, deadline - time.monotonic()))):
+        raise TimedOut
 
 
 def receive(fd: int, deadline: float | None = None) -> tuple[dict[str, Any], list[bytearray]]:
@@ -82,9 +93,9 @@ def _read(fd: int, length: int, deadline: float | None) -> bytearray:
     data = bytearray(length)
     view = memoryview(data)
     while view:
-        if deadline is not None and not select.select([fd], [], [], max(0.0, deadline - time.monotonic()))[0]:
-            raise TimedOut
-        got = os.readv(fd, [view[: 1 << 20]])
+        if deadline is not None:
+            _wait(deadline, readable=[fd])
+        got = os.readv(fd, [view[:_CHUNK]])
         if got == 0:
             raise Closed
         view = view[got:]

@@ -18,6 +18,8 @@ from docai.errors import InputError, InternalError, LimitExceeded
 from docai.render import wire
 
 _RECYCLE = 2_000  # requests after which a fresh process takes over, so that native leaks do not add up
+_PIPE = 1 << 20  # bytes that fit in a pipe at once: pages are megabytes
+_LONGEST_MESSAGE = 500
 
 
 class Forgotten(Exception):
@@ -43,9 +45,10 @@ class Worker:
         """
         with self._lock:
             process = self._running()
+            deadline = time.monotonic() + seconds
             try:
-                wire.send(process.stdin.fileno(), request, parts)  # type: ignore[union-attr]
-                header, out = wire.receive(process.stdout.fileno(), time.monotonic() + seconds)  # type: ignore[union-attr]
+                wire.send(process.stdin.fileno(), request, parts, deadline)  # type: ignore[union-attr]
+                header, out = wire.receive(process.stdout.fileno(), deadline)  # type: ignore[union-attr]
             except wire.TimedOut:
                 self.stop()
                 raise LimitExceeded(
@@ -58,20 +61,18 @@ class Worker:
                 raise
         return _checked(header), out
 
+    def forget(self, document: int, generation: int, *, seconds: float) -> None:
+        """Close a document if the process that opened it still lives. Trouble is left to the next call to tell."""
+        with self._lock, contextlib.suppress(InputError, InternalError):
+            if generation == self.generation and self._process is not None and self._process.poll() is None:
+                self.call({"do": "close", "document": document}, seconds=seconds)
+
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is not None and self._process.poll() is None and self._calls < _RECYCLE:
             self._calls += 1
             return self._process
         self.stop()
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "docai.render.child"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            start_new_session=True,  # Ctrl-C is the parent's to handle
-        )
+        self._process = _start()
         self._calls = 1
         self.generation += 1
         return self._process
@@ -101,6 +102,20 @@ class Worker:
         process.wait()
 
 
+def _start() -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "docai.render.child"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        process_group=0,  # Ctrl-C is the parent's to handle
+        pipesize=_PIPE,
+    )
+    os.set_blocking(process.stdin.fileno(), False)  # type: ignore[union-attr]
+    return process
+
+
 def _checked(header: dict[str, Any]) -> dict[str, Any]:
     name = header.get("error")
     if name is None:
@@ -109,8 +124,13 @@ def _checked(header: dict[str, Any]) -> dict[str, Any]:
         raise Forgotten
     kind = getattr(errors, str(name), None)
     if isinstance(kind, type) and issubclass(kind, errors.DocaiError):
-        raise kind(str(header.get("message", "")))
+        raise kind(_printable(str(header.get("message", ""))))
     raise InternalError(f"the decoder reported {name!r}")
+
+
+def _printable(message: str) -> str:
+    """What may go to a terminal: decoders quote the files that they complain of."""
+    return "".join(c if c.isprintable() else " " for c in message[:_LONGEST_MESSAGE])
 
 
 _numbers = itertools.count(1)
@@ -124,6 +144,15 @@ def shared_worker() -> Worker:
         _shared = Worker()
         atexit.register(_shared.stop)
     return _shared
+
+
+def _leave_to_parent() -> None:
+    """A forked program must not talk through the pipes of the one it came from."""
+    global _shared
+    _shared = None
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def new_number() -> int:
