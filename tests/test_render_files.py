@@ -10,9 +10,10 @@ import pytest
 from PIL import Image
 
 from docai.errors import InputError, LimitExceeded, PasswordError
+from docai.render.colors import to_rgb
 from docai.render.document import open_document
-from docai.render.image import to_rgb, turn
 from docai.render.inputs import check_kind, expand
+from docai.render.turn import turn
 from docai.types import Limits
 
 
@@ -94,7 +95,7 @@ def test_frames_of_a_tiff_are_pages_and_those_of_a_gif_are_not() -> None:
     gif = encoded(frames[0].convert("P"), "GIF", save_all=True, append_images=[f.convert("P") for f in frames[1:]])
     with open_document(gif) as source:
         assert source.page_count == 1
-        assert "first of 3 frames" in source.notes[0]
+        assert "3 frames" in source.notes[0]
 
 
 def test_exif_turns_the_image_upright() -> None:

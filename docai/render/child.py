@@ -91,7 +91,7 @@ def answer(documents: Documents, request: dict[str, Any], parts: list[bytearray]
                 part for _, part in packed.values()
             ]
         case "pixels":
-            from docai.render.image import turn
+            from docai.render.turn import turn
 
             pixels = turn(documents.get(number).pixels(index, request["dpi"]), request["rotation"], request["skew"])
             described, part = wire.pack_array(pixels)

@@ -1,30 +1,55 @@
-"""Image files through Pillow: every frame as upright RGB. Runs in the decoding process."""
+"""Image files through Pillow: every page as upright RGB. Runs in the decoding process."""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import struct
 import warnings
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageCms, ImageFile, ImageOps, PngImagePlugin, UnidentifiedImageError
+from PIL import Image, ImageFile, ImageOps, PngImagePlugin, UnidentifiedImageError, features
 
 from docai.errors import InputError, LimitExceeded
+from docai.render.colors import to_rgb
 from docai.types import Limits
 
-_MULTI_PAGE = frozenset({"TIFF", "MPO"})  # formats whose frames are pages; elsewhere they are an animation
-_HEIF = (b"ftypheic", b"ftypheix", b"ftyphevc", b"ftypmif1", b"ftypmsf1", b"ftypheim")
-_MOST_FRAMES_PROBED = 10_000
+# Formats of pictures, and none that runs programs (EPS), holds data of another kind or is only known by name.
+_FORMATS = (
+    "AVIF", "BMP", "DIB", "GIF", "HEIF", "ICO", "JPEG", "JPEG2000", "MPO", "PNG", "PSD", "QOI", "WEBP", "XBM",
+    "DCX", "ICNS", "PCX", "PPM", "SGI", "SUN", "TGA", "TIFF", "XPM",
+)  # fmt: skip
+_PAGED = frozenset({"TIFF", "DCX"})  # formats whose frames are pages
+_ANIMATED = frozenset({"GIF", "PNG", "WEBP", "AVIF", "HEIF", "MPO"})  # and those that may have more than one picture
+_HEIF = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")  # brands, ISO/IEC 23008-12
+_AVIF = (b"avif", b"avis")
+_SUBFILE, _PHOTOMETRIC, _ORIENTATION = 254, 262, 274  # TIFF tags
+_BROKEN = (
+    OSError,
+    ValueError,
+    SyntaxError,
+    EOFError,
+    LookupError,
+    TypeError,
+    ArithmeticError,
+    struct.error,
+    zlib.error,
+)
 
 Image.MAX_IMAGE_PIXELS = None  # our own limit is checked before anything is decoded, with a message that helps
 PngImagePlugin.MAX_TEXT_MEMORY = 4 << 20
 
 
 class ImageFileSource:
-    """An open image file, a page per frame. Raises InputError or LimitExceeded."""
+    """An open image file. Raises InputError or LimitExceeded.
+
+    The frames of a TIFF are its pages, without those that are only a smaller copy; of an animation the first is read.
+    """
 
     kind = "image"
 
@@ -32,14 +57,28 @@ class ImageFileSource:
         self.notes: list[str] = []
         self.metadata: dict[str, str] = {}
         self.outline: list[tuple[str, int, int | None]] = []
-        self._limits = limits
-        self._image = _open(source)
+        self._source, self._limits = source, limits
+        self._image = self._open()
         self._check_size()
-        self.page_count = self._count_pages()
-        self._decoded: tuple[int, NDArray[np.uint8]] | None = None
+        self._frames = self._pages() if self._image.format in _PAGED else [0]
+        self._note_animation()
+        self._decoded: tuple[int, NDArray[np.uint8], list[str]] | None = None
+
+    @property
+    def page_count(self) -> int:
+        return len(self._frames)
 
     def close(self) -> None:
         self._image.close()
+
+    def _open(self) -> Image.Image:
+        try:
+            return _open(self._source)
+        except ValueError as error:  # a text chunk that unpacks to megabytes: read on without it
+            with _lenient():
+                image = _open(self._source)
+            self.notes.append(f"a part of the image's metadata is left out ({error})")
+            return image
 
     def _check_size(self) -> None:
         width, height = self._image.size
@@ -51,151 +90,195 @@ class ImageFileSource:
         if width < 1 or height < 1:
             raise InputError("the image is empty: it has no pixels")
 
-    def _count_pages(self) -> int:
+    def _pages(self) -> list[int]:
+        """The frames that are pages. Raises LimitExceeded."""
+        frames = []
+        try:
+            for number in self._seekable():
+                smaller_copy = int(getattr(self._image, "tag_v2", {}).get(_SUBFILE, 0)) & 1
+                if not smaller_copy or number == 0:
+                    frames.append(number)
+        except _BROKEN as error:
+            self.notes.append(f"the file is damaged: pages after page {len(frames)} cannot be found ({error})")
+        return frames or [0]
+
+    def _seekable(self) -> Iterator[int]:
+        number, most = 0, self._limits.max_pages
+        while True:
+            try:
+                self._image.seek(number)
+            except EOFError:
+                return
+            if most is not None and number >= most:
+                raise LimitExceeded(f"more than {most} pages, which is the limit; raise it with --max-pages")
+            yield number
+            number += 1
+
+    def _note_animation(self) -> None:
         frames = 1
-        with contextlib.suppress(OSError, ValueError, SyntaxError, EOFError):
-            frames = min(getattr(self._image, "n_frames", 1), _MOST_FRAMES_PROBED)
-        if self._image.format not in _MULTI_PAGE:
-            if frames > 1:
-                self.notes.append(f"animated {self._image.format}: only the first of {frames} frames is read")
-            return 1
-        most = self._limits.max_pages
-        if most is not None and frames > most:
-            raise LimitExceeded(f"{frames} pages exceed the limit of {most}; raise it with --max-pages")
-        return max(1, frames)
+        if self._image.format in _ANIMATED:
+            with contextlib.suppress(*_BROKEN):
+                frames = int(getattr(self._image, "n_frames", 1))
+        if frames > 1:
+            self.notes.append(
+                f"{self._image.format} of {frames} frames (an animation or burst): only the first is read"
+            )
 
     def page_size(self, index: int) -> tuple[float, float, float]:
         """(width, height, dots per inch or 0) in pixels, upright by EXIF."""
         self._seek(index)
         width, height = self._image.size
-        with contextlib.suppress(Exception):
-            if self._image.getexif().get(0x0112, 1) >= 5:
-                width, height = height, width
+        if _orientation(self._image) >= 5:
+            height, width = self.pixels(index, 0).shape[:2]
         return float(width), float(height), _dpi(self._image)
 
     def content(self, index: int) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """An image says nothing of its content; the pixels are decoded here so that their notes are known."""
-        before = len(self.notes)
+        """An image says nothing of its content; it is decoded here so that what is wrong with it is known."""
         self.pixels(index, 0)
-        return {"notes": self.notes[before:]}, {}
+        assert self._decoded is not None
+        return {"notes": self._decoded[2]}, {}
 
     def pixels(self, index: int, dpi: float) -> NDArray[np.uint8]:  # noqa: ARG002 - an image has its own resolution
-        """A frame as RGB (H, W, 3)."""
+        """A page as RGB (H, W, 3)."""
         if self._decoded is None or self._decoded[0] != index:
+            self._decoded = None  # its memory is needed
             self._seek(index)
             self._check_size()
-            self._decoded = (index, self._decode())
+            self._decoded = (index, *self._decode(index))
         return self._decoded[1]
 
     def _seek(self, index: int) -> None:
         try:
-            self._image.seek(index)
-        except (EOFError, OSError, ValueError, SyntaxError) as error:
-            raise InputError(f"page {index + 1} of the image is corrupt: {error}") from error
+            self._image.seek(self._frames[index])
+        except _BROKEN as error:
+            raise InputError(f"the page is corrupt: {error}") from error
 
-    def _decode(self) -> NDArray[np.uint8]:
+    def _decode(self, index: int) -> tuple[NDArray[np.uint8], list[str]]:
+        notes: list[str] = []
         try:
             self._image.load()
-        except (OSError, ValueError, SyntaxError, EOFError, IndexError) as error:
-            self._load_what_is_there(error)
-        upright = self._image
-        with contextlib.suppress(Exception):
-            upright = ImageOps.exif_transpose(self._image) or self._image
-        return np.asarray(to_rgb(upright), np.uint8)
+        except _BROKEN as error:
+            self._load_what_is_there(index, error)
+            notes.append(f"the image is truncated: only a part of it could be read ({error})")
+        inverted = getattr(self._image, "tag_v2", {}).get(_PHOTOMETRIC) == 0
+        pixels = np.asarray(to_rgb(_upright(self._image), inverted=inverted), np.uint8)
+        if self.page_count == 1:  # let go of Pillow's own copy
+            self._image.close()
+            self._image = self._reopened()
+        return (_white_where_unread(pixels) if notes else pixels), notes
 
-    def _load_what_is_there(self, error: Exception) -> None:
-        """The part of a truncated image that decodes, with a note."""
-        ImageFile.LOAD_TRUNCATED_IMAGES = True
-        try:
-            self._image.load()
-        except (OSError, ValueError, SyntaxError, EOFError, IndexError):
-            raise InputError(f"not a valid image: corrupt or truncated ({error})") from error
-        finally:
-            ImageFile.LOAD_TRUNCATED_IMAGES = False
-        self.notes.append(f"the image is truncated: only a part of it could be read ({error})")
+    def _reopened(self) -> Image.Image:
+        with _lenient():
+            return _open(self._source)
+
+    def _load_what_is_there(self, index: int, error: Exception) -> None:
+        """Load the part of a truncated image that decodes."""
+        with _lenient():
+            try:
+                self._image = _open(self._source)
+                self._image.seek(self._frames[index])
+                self._image.load()
+            except _BROKEN:
+                raise InputError(f"not a valid image: corrupt or truncated ({error})") from error
 
     def page_pdf(self, index: int) -> bytes:
-        """A PDF of this one frame."""
+        """A PDF of this one page."""
         buffer = io.BytesIO()
         Image.fromarray(self.pixels(index, 0)).save(buffer, "PDF", resolution=self.page_size(index)[2] or 72.0)
         return buffer.getvalue()
 
 
+@contextlib.contextmanager
+def _lenient() -> Iterator[None]:
+    """Pillow takes what there is of a broken file."""
+    ImageFile.LOAD_TRUNCATED_IMAGES = True
+    try:
+        yield
+    finally:
+        ImageFile.LOAD_TRUNCATED_IMAGES = False
+
+
 def _open(source: Path | bytes) -> Image.Image:
-    _register_heif()
+    """The file's header. Raises InputError, or ValueError where a part that is no pixels is out of bounds."""
+    head = _head(source)
+    brand = head[8:12] if head[4:8] == b"ftyp" else b""
+    if brand in _HEIF and not any(other in head for other in _AVIF):
+        _register_heif()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return Image.open(source if isinstance(source, Path) else io.BytesIO(source))
+            return _identified(source)
     except UnidentifiedImageError as error:
-        raise InputError(_unknown(source)) from error
-    except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
+        raise InputError(_unknown(brand)) from error
+    except ValueError:
+        raise
+    except _BROKEN as error:
         raise InputError(f"not a valid image: corrupt or truncated ({error})") from error
 
 
-def _unknown(source: Path | bytes) -> str:
-    head = source[:64] if isinstance(source, bytes) else source.open("rb").read(64)
-    if any(brand in head for brand in _HEIF):
-        return "HEIC images are not supported by this installation; run: pip install 'docai[heic]'"
-    return "not a valid image: corrupt, truncated or of an unknown format"
+def _identified(source: Path | bytes) -> Image.Image:
+    """The image, by the few formats that are always at hand or by all of ours, which take time to load."""
+    for load in (Image.preinit, Image.init):
+        load()
+        formats = [name for name in _FORMATS if name in Image.OPEN]
+        try:
+            return Image.open(source if isinstance(source, Path) else io.BytesIO(source), formats=formats)
+        except UnidentifiedImageError:
+            continue
+    raise UnidentifiedImageError("none of our formats")
+
+
+def _head(source: Path | bytes) -> bytes:
+    if isinstance(source, bytes):
+        return source[:64]
+    with source.open("rb") as file:
+        return file.read(64)
 
 
 def _register_heif() -> None:
-    with contextlib.suppress(ImportError):
+    """Teach Pillow HEIC. Raises InputError where the extra is not installed."""
+    try:
         import pillow_heif
+    except ImportError:
+        raise InputError("HEIC images are not supported by this installation: pip install 'docai[heic]'") from None
+    pillow_heif.register_heif_opener()
 
-        pillow_heif.register_heif_opener()
+
+def _unknown(brand: bytes) -> str:
+    if brand in _AVIF and not features.check("avif"):
+        return "AVIF images are not supported by this Pillow: pip install --upgrade pillow (11.3 or later)"
+    return "not a valid image: corrupt, truncated or of an unknown format"
+
+
+def _white_where_unread(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """A truncated image with its last rows, black or grey where nothing was read, in white.
+
+    Raises InputError where there is nothing else.
+    """
+    same = (pixels == pixels[-1:, -1:]).all(axis=(1, 2))
+    read = len(pixels) - int(np.argmin(same[::-1])) if not same.all() else 0
+    if not read:
+        raise InputError("not a valid image: truncated before the first of its pixels")
+    whitened = pixels.copy()
+    whitened[read:] = 255
+    return whitened
+
+
+def _orientation(image: Image.Image) -> int:
+    with contextlib.suppress(*_BROKEN):
+        return int(image.getexif().get(_ORIENTATION, 1))
+    return 1
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    with contextlib.suppress(*_BROKEN):
+        return ImageOps.exif_transpose(image)
+    return image
 
 
 def _dpi(image: Image.Image) -> float:
     try:
         dpi = float(image.info.get("dpi", (0, 0))[0])
-    except (TypeError, ValueError, IndexError, ZeroDivisionError):
+    except _BROKEN:
         return 0.0
     return dpi if 30 <= dpi <= 2400 else 0.0
-
-
-def to_rgb(image: Image.Image) -> Image.Image:
-    """Any mode as RGB: deep grey levels are scaled, alpha lies on white, CMYK and Lab keep their colours."""
-    if image.mode.startswith(("I", "F")):
-        return _deep_grey(image)
-    if image.mode == "LAB":
-        return _from_lab(image)
-    if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
-        rgba = image.convert("RGBA")
-        white = Image.new("RGBA", rgba.size, (255, 255, 255, 255))
-        return Image.alpha_composite(white, rgba).convert("RGB")
-    return image.convert("RGB")
-
-
-def _deep_grey(image: Image.Image) -> Image.Image:
-    """16-bit, 32-bit and float grey: black to the brightest level in use becomes 0..255, since scanners write 10 or
-    12 bits into 16 and no file says so.
-    """
-    levels = np.nan_to_num(np.asarray(image, np.float32))
-    black, white = min(float(levels.min(initial=0)), 0.0), float(levels.max(initial=0))
-    scaled = (levels - black) * (255.0 / max(white - black, 1e-9))
-    return Image.fromarray(np.clip(scaled, 0, 255).astype(np.uint8)).convert("RGB")
-
-
-def _from_lab(image: Image.Image) -> Image.Image:
-    lab, srgb = ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB")
-    transform = ImageCms.buildTransform(lab, srgb, "LAB", "RGB")
-    return ImageCms.applyTransform(image, transform) or image.convert("RGB")
-
-
-def turn(pixels: NDArray[np.uint8], rotation: int, skew: float) -> NDArray[np.uint8]:
-    """Pixels turned clockwise by `rotation` (0/90/180/270), then back by `skew` degrees around the centre, on white."""
-    if not rotation % 360 and not skew:
-        return pixels
-    import cv2  # only here: it takes longer to load than most pages to decode
-
-    steps = {90: cv2.ROTATE_90_CLOCKWISE, 180: cv2.ROTATE_180, 270: cv2.ROTATE_90_COUNTERCLOCKWISE}
-    turned = cv2.rotate(pixels, steps[rotation % 360]) if rotation % 360 else pixels
-    if skew:
-        height, width = turned.shape[:2]
-        centre = (width - 1) / 2, (height - 1) / 2  # of the middle pixel
-        matrix = cv2.getRotationMatrix2D(centre, skew, 1.0)
-        white = (255, 255, 255)
-        turned = cv2.warpAffine(turned, matrix, (width, height), flags=cv2.INTER_CUBIC, borderValue=white)
-    return np.ascontiguousarray(turned, np.uint8)
