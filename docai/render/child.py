@@ -17,6 +17,7 @@ from docai.render.orphan import exit_with_parent
 from docai.types import Limits
 
 _MEMORY = int(os.environ.get("DOCAI_CHILD_MEMORY", 1400 << 20))
+_OUT_OF_MEMORY = f"decoding needs more than the {_MEMORY >> 20} MiB of memory that it may take; DOCAI_CHILD_MEMORY (bytes) raises that"
 _MOST_OPEN = 4  # documents kept open at once
 
 
@@ -127,7 +128,7 @@ def serve(incoming: int, outgoing: int) -> None:
         except DocaiError as error:
             header, out = _error(type(error).__name__, str(error)), []
         except MemoryError:
-            header, out = _error(LimitExceeded.__name__, "decoding needs more memory than the limit allows"), []
+            header, out = _error(LimitExceeded.__name__, _OUT_OF_MEMORY), []
         except Exception as error:  # noqa: BLE001 - the border of the process: whatever a decoder raises ends here
             why = f"cannot be read: corrupt or of an unsupported kind ({error})"
             header, out = _error(InputError.__name__, why), []

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 from docai.errors import InputError
 
@@ -19,6 +19,19 @@ SUFFIXES = frozenset({".pdf", *_PHOTOS, *_SCANS})
 _TEXTS = (".doc", ".docx", ".docm", ".odt", ".rtf", ".epub", ".pages")
 _SHEETS_AND_SLIDES = (".xls", ".xlsx", ".ods", ".numbers", ".ppt", ".pptx", ".odp", ".key")
 _OFFICE_SUFFIXES = frozenset({*_TEXTS, *_SHEETS_AND_SLIDES})
+
+_OFFICE = "office files are not read; convert it to PDF first (soffice --headless --convert-to pdf)"
+_NOT_READ = (  # how files begin, in lower case, that docai does not read; and what to do with them
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", _OFFICE),
+    (b"{\\rtf", _OFFICE),
+    (b"pk\x03\x04", "office files and archives are not read; convert it to PDF, or unpack it first"),
+    (b"<!doctype html", "HTML is not read; print it to PDF first"),
+    (b"<html", "HTML is not read; print it to PDF first"),
+    (b"<svg", "SVG is not read; convert it to PDF first"),
+    (b"%!ps", "PostScript is not read; convert it to PDF first (ps2pdf)"),
+    (b"at&tform", "DjVu is not read; convert it to PDF first (ddjvu -format=pdf)"),
+    (b"\x1f\x8b", "compressed files are not read; unpack it first"),
+)
 
 Kind = Literal["pdf", "image"]
 
@@ -73,8 +86,10 @@ def _expand_one(text: str, recursive: bool, max_bytes: int | None) -> Iterator[I
     path = Path(text)
     if path.is_dir():
         yield from _documents_in(path, recursive)
-    elif path.exists():
+    elif path.is_file():
         yield InputFile(path, None, text)
+    elif path.exists():  # a pipe, as in `docai ocr <(...)`: it can be read once, and its size is not known
+        yield InputFile(None, None, text, _read_pipe(path, max_bytes))
     elif glob.has_magic(text):
         matches = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 - patterns may be absolute
         if not matches:
@@ -85,15 +100,18 @@ def _expand_one(text: str, recursive: bool, max_bytes: int | None) -> Iterator[I
 
 
 def _documents_in(folder: Path, recursive: bool) -> Iterator[InputFile]:
+    """A folder's documents, and the folders in it that cannot be listed: opening those says why."""
+    unlisted: list[Path] = []
     found = False
-    for directory, folders, names in os.walk(folder):
+    for directory, folders, names in os.walk(folder, onerror=lambda error: unlisted.append(Path(error.filename))):
         folders[:] = sorted(f for f in folders if not f.startswith(".")) if recursive else []
         for name in sorted(names):
             path = Path(directory, name)
             if path.suffix.lower() in SUFFIXES and not name.startswith("."):
                 found = True
                 yield InputFile(path, folder, str(path))
-    if not found:
+    yield from (InputFile(path, folder, str(path)) for path in unlisted)
+    if not found and not unlisted:
         raise InputError(f"{folder}: no documents in this folder; PDFs and images are looked for")
 
 
@@ -102,31 +120,37 @@ def _read_stdin(max_bytes: int | None) -> bytes:
         raise InputError(
             "standard input is a terminal: expected a document through a pipe, as in `docai ocr - < a.pdf`"
         )
-    # one byte more than allowed tells `open_document` that the limit is crossed, without reading on
-    return sys.stdin.buffer.read(-1 if max_bytes is None else max_bytes + 1)
+    return _read_most(sys.stdin.buffer, max_bytes)
+
+
+def _read_pipe(path: Path, max_bytes: int | None) -> bytes:
+    try:
+        with path.open("rb") as pipe:
+            return _read_most(pipe, max_bytes)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def _read_most(stream: BinaryIO, max_bytes: int | None) -> bytes:
+    """All of a stream; one byte more than allowed tells `open_document` of the limit without reading on."""
+    return stream.read(-1 if max_bytes is None else max_bytes + 1)
 
 
 def check_kind(head: bytes, name: str) -> Kind:
     """`pdf` or `image` by content. Raises InputError for what docai does not read, saying what to do."""
     if b"%PDF-" in head[:1024]:
         return "pdf"
+    for start, what in _NOT_READ:
+        if head.removeprefix(b"\xef\xbb\xbf").lstrip().lower().startswith(start):
+            raise InputError(f"{name}: {what}")
     suffix = Path(name).suffix.lower()
-    if head[:8] == b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" or head[:5] == b"{\\rtf" or (head[:2] == b"PK"):
-        raise InputError(
-            f"{name}: office files are not read; convert it to PDF first (soffice --headless --convert-to pdf)"
-        )
-    start = head.lstrip().lower()
-    if start.startswith((b"<!doctype html", b"<html")):
-        raise InputError(f"{name}: HTML is not read; print it to PDF first")
     if suffix in _OFFICE_SUFFIXES:
-        raise InputError(
-            f"{name}: office files are not read; convert it to PDF first (soffice --headless --convert-to pdf)"
-        )
+        raise InputError(f"{name}: {_OFFICE}")
     if suffix == ".pdf" and not _looks_like_image(head):
         raise InputError(f"{name}: not a valid PDF: it does not start like one (no %PDF- header)")
     return "image"
 
 
 def _looks_like_image(head: bytes) -> bool:
-    starts = (b"\x89PNG", b"\xff\xd8", b"GIF8", b"II*\0", b"MM\0*", b"BM", b"RIFF", b"\0\0\0\x0cjP")
+    starts = (b"\x89PNG", b"\xff\xd8", b"GIF8", b"II*\0", b"MM\0*", b"II+\0", b"BM", b"RIFF", b"\0\0\0\x0cjP")
     return head.startswith(starts) or head[4:8] == b"ftyp"

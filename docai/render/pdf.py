@@ -77,7 +77,7 @@ class PdfFile:
             try:
                 self._page = (index, self._document[index])
             except (pdfium.PdfiumError, IndexError) as error:
-                raise InputError(f"page {index + 1} cannot be loaded: it is corrupt") from error
+                raise InputError("the page cannot be loaded: it is corrupt") from error
         return self._page[1]
 
     def page_size(self, index: int) -> tuple[float, float, float]:
