@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from statistics import median
 
 from docai.geometry import union
@@ -98,7 +99,7 @@ def _shared(a: Box, b: Box) -> float:
 def _parts(row: Sequence[Piece], walls: Sequence[Box]) -> list[list[Piece]]:
     """A row cut where running text of another column of the page stands between its pieces."""
     parts = [[row[0]]]
-    for before, piece in zip(row, row[1:], strict=False):
+    for before, piece in pairwise(row):
         top, bottom = min(before.box.t, piece.box.t), max(before.box.b, piece.box.b)
         if any(before.box.cx < w.cx < piece.box.cx and w.t < bottom and w.b > top for w in walls):
             parts.append([piece])
@@ -132,7 +133,7 @@ def _between_headings(chain: Rows, em: float) -> list[Rows]:
     parts: list[Rows] = [[]]
     if len(chain) < _ROWS:
         return []
-    steps = sorted(_step(a, b) for a, b in zip(chain, chain[1:], strict=False))
+    steps = sorted(_step(a, b) for a, b in pairwise(chain))
     usual = steps[len(steps) // 2]
     for i, row in enumerate(chain):
         line = row[0].line
@@ -205,7 +206,7 @@ def _contents(columns: Sequence[Sequence[Piece]]) -> bool:
     numbers = [p.text for p in columns[-1] if re.fullmatch(r"\d{1,4}", p.text)]
     if len(numbers) < _ROWS or len(numbers) < 0.8 * len(columns[-1]) or any(is_year(n) for n in numbers):
         return False
-    rising = all(int(a) <= int(b) for a, b in zip(numbers, numbers[1:], strict=False))
+    rising = all(int(a) <= int(b) for a, b in pairwise(numbers))
     others = [p for c in columns[1:-1] for p in c if is_number(p.text)]
     return rising and len(others) < 0.3 * len(numbers)
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 from docai.geometry import union
 from docai.types import Box, Line
@@ -41,6 +42,11 @@ class LineBlock:
         return all(line.bold for line in self.lines if any(c.isalpha() for c in line.text))
 
     @property
+    def font(self) -> str:
+        """The font of its first line."""
+        return self.lines[0].font
+
+    @property
     def mono(self) -> bool:
         return all(line.mono for line in self.lines)
 
@@ -67,7 +73,7 @@ def blocks_of(column: Sequence[Line], *, recognised: bool) -> list[LineBlock]:
     leading = _usual_leading(rows)
     right = _right_edge(rows)
     blocks: list[list[list[Line]]] = [[rows[0]]]
-    for above, row in zip(rows, rows[1:], strict=False):
+    for above, row in pairwise(rows):
         if _parted(blocks[-1], above, row, leading, right, recognised):
             blocks.append([row])
         else:
@@ -99,7 +105,7 @@ def _usual_leading(rows: Sequence[Sequence[Line]]) -> float | None:
     """The pitch, in sizes, that most lines of the column keep."""
     pitches = sorted(
         _pitch(a, b) / max(b[0].size, 0.1)
-        for a, b in zip(rows, rows[1:], strict=False)
+        for a, b in pairwise(rows)
         if abs(a[0].size - b[0].size) <= _SIZE_STEP * max(a[0].size, b[0].size)
     )
     if len(pitches) < 4:
@@ -129,11 +135,16 @@ def _parted(
     pitch = _pitch(above, row) / max(first.size, 0.1)
     if pitch > (leading * _WIDER if leading else _LOOSE * 1.25):
         return True
-    if not recognised and _all_bold(above) != _all_bold(row):
+    if not recognised and (_all_bold(above) != _all_bold(row) or _other_type(last, first)):
         return True
     if starts_item(first.text):
         return True
     return _paragraph_begins(block, above, row, right)
+
+
+def _other_type(a: Line, b: Line) -> bool:
+    """Another font in another size: a heading in the family of its own that designers give it."""
+    return a.font != b.font and abs(a.size - b.size) > 0.03 * max(a.size, b.size)
 
 
 def _all_bold(row: Sequence[Line]) -> bool:

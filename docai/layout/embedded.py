@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from docai.geometry import inside
+from docai.geometry import inside, union
 from docai.layout.blocks import LineBlock, blocks_of, usual
 from docai.layout.figures import find_figures
+from docai.layout.furniture import edge_lines
+from docai.layout.margins import line_numbers
 from docai.layout.order import Flow, columns
 from docai.layout.roles import Body, label_of
 from docai.layout.rules import pixel_rules
@@ -58,7 +60,10 @@ def flow_of(lines: Sequence[Line]) -> Flow:
 def _text_regions(page: Page, lines: Sequence[Line], fixed: Sequence[Region]) -> list[Region]:
     """All regions in reading order: lines grouped by column and block, with tables and figures in their places."""
     turned = [line for line in lines if line.angle]
-    level = [line for line in lines if not line.angle]
+    numbers = line_numbers(lines)
+    edges = edge_lines([line for line in lines if not line.angle], page)
+    aside = {id(line) for line in (*turned, *numbers, *(line for line, _ in edges))}
+    level = [line for line in lines if id(line) not in aside]
     flow = flow_of(level)
     body = body_of(level)
     items: list[Line | Region] = [*level, *fixed]
@@ -69,7 +74,11 @@ def _text_regions(page: Page, lines: Sequence[Line], fixed: Sequence[Region]) ->
         regions += _column_regions(page, [items[i] for i in column], body)
     regions = _with_title(page, regions, body)
     stamps = [Region(line.box, label_of(LineBlock((line,)), body, page)) for line in turned]
-    return [*regions, *stamps]
+    heads = [Region(line.box, label) for line, label in edges if line.box.cy < page.height / 2]
+    feet = [Region(line.box, label) for line, label in edges if line.box.cy >= page.height / 2]
+    if numbers:
+        stamps.append(Region(union(line.box for line in numbers), Label.STAMP))
+    return [*heads, *regions, *feet, *stamps]
 
 
 def body_of(lines: Sequence[Line]) -> Body:
@@ -78,7 +87,12 @@ def body_of(lines: Sequence[Line]) -> Body:
     total = sum(n for _, n in weights)
     bold = sum(len(line.text) for line in lines if line.bold)
     recognised = sum(len(line.text) for line in lines if line.source != "text-layer")
-    return Body(usual(weights) or 10.0, bold * 2 > total, recognised * 2 > total)
+    mono = sum(len(line.text) for line in lines if line.mono)
+    fonts: dict[str, int] = {}
+    for line in lines:
+        fonts[line.font] = fonts.get(line.font, 0) + len(line.text)
+    font = max(fonts, key=lambda name: fonts[name], default="")
+    return Body(usual(weights) or 10.0, bold * 2 > total, recognised * 2 > total, mono * 2 > total, font)
 
 
 def _column_regions(page: Page, items: Sequence[Line | Region], body: Body) -> list[Region]:
@@ -88,8 +102,8 @@ def _column_regions(page: Page, items: Sequence[Line | Region], body: Body) -> l
         if isinstance(item, Line):
             run.append(item)
             continue
-        for block in blocks_of(run, recognised=body.recognised):
-            regions.append(Region(block.box, label_of(block, body, page), name=str(block.size)))
+        blocks = blocks_of(run, recognised=body.recognised)
+        regions += [Region(block.box, label_of(block, body, page), name=str(block.size)) for block in blocks]
         run = []
         if item is not None:
             regions.append(item)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from docai.layout.grid import Piece
 
@@ -68,7 +69,7 @@ def _regions(rows: Sequence[Sequence[Piece]], keep: Callable[[int, int], bool]) 
     edges = sorted(changes)
     found: list[list[_Strip]] = []
     support = crossed = 0
-    for x, following in zip(edges, edges[1:], strict=False):
+    for x, following in pairwise(edges):
         support, crossed = support + changes[x][0], crossed + changes[x][1]
         if not keep(support, crossed):
             continue

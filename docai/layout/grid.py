@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import median
 
 from docai.geometry import union
@@ -82,7 +83,7 @@ def pieces_of(line: Line, gap: float, borders: Sequence[Track] = ()) -> list[Pie
     if line.angle or len(words) < 2:
         return [Piece(words, line.box, line)]
     groups = [[words[0]]]
-    for before, word in zip(words, words[1:], strict=False):
+    for before, word in pairwise(words):
         apart = max(word.box.l - before.box.r, before.box.l - word.box.r)
         if apart > gap or _parted(before.box, word.box, borders):
             groups.append([word])

@@ -2,8 +2,8 @@
 
 A zone is cut into bands (stretches of white across its whole width). Bands in a row that share a gutter, a stretch
 of white from top to bottom with something on both sides, make a section of columns; each column is a zone of its
-own. This is the XY-cut of Nagy and Seth (1984) with one change: a gutter may be as short as a section, so that
-titles, figures and tables across all columns do not hide it.
+own. This is the XY-cut of Nagy and Seth (1984) with two changes: a gutter may be as short as a section, so that
+titles, figures and tables across all columns do not hide it, and it may pass behind an inset that text runs around.
 
 Everything works in *flow* coordinates, in which text runs left to right and lines top to bottom; `Flow` maps pages
 of other scripts to them.
@@ -11,23 +11,24 @@ of other scripts to them.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from statistics import median
 
+from docai.layout.rows import Rect, row_order, tabular
 from docai.types import Box
 
-# left, top, right, bottom in flow coordinates
-Rect = tuple[float, float, float, float]
 Span = tuple[float, float]
 
 _GUTTER = 0.7  # narrowest gutter, in line heights; word spaces are about 0.3, and text sets columns at least 1 em apart
-_SHRINK = 0.15  # share of the height that neighbouring lines may overlap: boxes reach from ascent to descent
-_ALIGNED = 0.85  # share of rows with a partner from which on two columns are rows of a table or form
-_FILLED = 0.72  # share of its column that a line of running text fills, in the median
-_NARROW = 3.5  # line heights; columns of bullets, line numbers or amounts are narrower
-_TALLEST_LINE = 3.0  # times the median height; a taller box is no line
+_TALL_GUTTER = 0.3  # of one with at least _TALL boxes on either side: no paragraph leaves such a gap by chance
+_TALL = 8
+_SHRINK = 0.15  # of a line height that neighbouring lines may overlap: boxes reach from ascent to descent
+_CROSSING = 0.12  # share of the boxes of an undivided band that may cross a gutter, as lines run together or spanning
+_FEWEST = 3  # boxes on either side of such a gutter
+_APART = 1.2  # line heights of white that set off what stands below columns
+_FAR_APART = 2.5  # the same, where nothing spanning follows
 
 
 class Flow(Enum):
@@ -69,8 +70,7 @@ def reading_order(
     """The indices of `boxes` in reading order.
 
     `heads`: those that open something new (headings, framed boxes); where they stand level at the top of all columns,
-    the page is a grid that is read row by row. `separators`: rules; what stands on both sides of one is not read
-    across it.
+    the page is a grid that is read row by row. `separators`: rules; columns end where one crosses their gutter.
     """
     leaves = columns([flow.rect(box) for box in boxes], heads=heads, separators=[flow.rect(s) for s in separators])
     return [index for leaf in leaves for index in leaf]
@@ -92,7 +92,8 @@ def columns(
     heights = sorted(r[3] - r[1] for r in rects)
     em = em or max(heights[len(heights) // 2], 1e-6)
     cutter = _Cutter([*rects, *separators], len(rects), frozenset(heads), em)
-    return [leaf for leaf in cutter.cut(list(range(len(rects) + len(separators)))) if leaf]
+    leaves = cutter.cut(list(range(len(rects) + len(separators))))
+    return [leaf for leaf in leaves if leaf]
 
 
 @dataclass(slots=True)
@@ -102,6 +103,16 @@ class _Band:
     top: float
     bottom: float
     members: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Section:
+    """Bands `start` to `end` that share gutters. `insets` are boxes in the way, which the columns run around."""
+
+    start: int
+    end: int
+    gutters: list[Span]
+    insets: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -115,21 +126,16 @@ class _Cutter:
         """Leaves of a zone, in reading order."""
         if len(zone) < 2:
             return [self._kept(zone)]
-        leaves: list[list[int]] = []
+        leaves: list[list[int]] = [[]]
         bands = self._bands(zone)
-        start, open_stack = 0, False
-        while start < len(bands):
-            end, gutters = self._section(bands, start)
-            if gutters:
-                leaves += self._columns(bands[start:end], gutters)
-                open_stack = False
-            else:
-                if not open_stack:
-                    leaves.append([])
-                for band in bands[start:end]:
-                    leaves[-1] += self._row_order(band.members)
-                open_stack = True
-            start = end
+        done = 0
+        while done < len(bands):
+            section = self._section(bands, done)
+            for band in bands[done : section.start]:
+                leaves += self._undivided(band, leaves[-1])
+            if section.end > section.start:
+                leaves += [*self._columns(bands[section.start : section.end], section), []]
+            done = section.end
         return leaves
 
     def _kept(self, zone: Iterable[int]) -> list[int]:
@@ -148,69 +154,152 @@ class _Cutter:
                 bands.append(_Band(top, bottom - slack, [i]))
         return bands
 
-    def _section(self, bands: Sequence[_Band], start: int) -> tuple[int, list[Span]]:
-        """(end, gutters): the most bands from `start` on that share a gutter; no gutters if they are one column."""
-        left = min(self.rects[i][0] for b in bands[start:] for i in b.members)
-        right = max(self.rects[i][2] for b in bands[start:] for i in b.members)
-        free: list[Span] = [(left, right)]
-        end, best = start, start
-        gutters: list[Span] = []
-        sides = _Sides()
-        while end < len(bands):
-            free = self._free(free, bands[end].members)
-            if not free:
-                break
-            sides.add([self.rects[i] for i in bands[end].members])
-            end += 1
-            two_sided = [span for span in free if sides.on_both(span)]
-            if two_sided:
-                best, gutters = end, two_sided
-        if not gutters:
-            return max(end, start + 1), []
-        best = self._trimmed(bands, start, best, gutters, last=best == len(bands))
-        return best, gutters
+    def _undivided(self, band: _Band, leaf: list[int]) -> list[list[int]]:
+        """A band without gutter goes to the end of `leaf`; or is cut into new leaves at boxes that hide a gutter."""
+        crossers = self._crossers(band.members)
+        if not crossers:
+            leaf += row_order(self.rects, self._kept(band.members))
+            return []
+        rest, parts = [i for i in band.members if i not in crossers], []
+        for i in sorted(crossers, key=self._middle):
+            parts += [[n for n in rest if self._middle(n) <= self._middle(i)], [i]]
+            rest = [n for n in rest if self._middle(n) > self._middle(i)]
+        return [*(leaf for part in [*parts, rest] if part for leaf in self.cut(part)), []]
 
-    def _free(self, free: Sequence[Span], members: Iterable[int]) -> list[Span]:
-        """What is left of free stretches, where it is wide enough for a gutter."""
+    def _middle(self, i: int) -> float:
+        return (self.rects[i][1] + self.rects[i][3]) / 2
+
+    def _crossers(self, members: Sequence[int]) -> frozenset[int]:
+        """The few boxes of a band without which it would have a gutter; none if they are many."""
+        lefts, rights = sorted(self.rects[i][0] for i in members), sorted(self.rects[i][2] for i in members)
+        best, at = int(_CROSSING * len(members)) + 1, None
+        for x in rights[_FEWEST - 1 :] if len(members) >= 2 * _FEWEST else ():
+            before, after = bisect_right(rights, x), len(lefts) - bisect_left(lefts, x + _TALL_GUTTER * self.em)
+            if after >= _FEWEST and 0 < len(members) - before - after < best:
+                best, at = len(members) - before - after, x
+        if at is None:
+            return frozenset()
+        reach = at + _TALL_GUTTER * self.em
+        return frozenset(i for i in members if self.rects[i][2] > at and self.rects[i][0] < reach)
+
+    def _section(self, bands: Sequence[_Band], start: int) -> _Section:
+        """The first section of columns from band `start` on; an empty one at the end if there is none."""
+        for seed in range(start, len(bands)):
+            gutters = self._gaps(bands[seed].members)
+            if not gutters:
+                continue
+            section = self._grown(bands, _Section(seed, seed + 1, gutters))
+            section.gutters = self._proper(bands, section)
+            if section.gutters:
+                while section.start > start and self._leads(bands[section.start - 1], bands, section):
+                    section.start -= 1
+                return section
+        return _Section(len(bands), len(bands), [])
+
+    def _gaps(self, members: Sequence[int]) -> list[Span]:
+        """Stretches of white between boxes of one band."""
+        gaps: list[Span] = []
+        if len(members) > 1:
+            spans = sorted((self.rects[i][0], self.rects[i][2]) for i in members)
+            reach = spans[0][1]
+            for left, right in spans[1:]:
+                if left - reach >= _TALL_GUTTER * self.em:
+                    gaps.append((reach, left))
+                reach = max(reach, right)
+        return gaps
+
+    def _grown(self, bands: Sequence[_Band], section: _Section) -> _Section:
+        """The section with the bands below that leave one of its gutters free."""
+        while section.end < len(bands):
+            free = self._free(section.gutters, bands[section.end].members)
+            if free:
+                section.gutters, section.end = free, section.end + 1
+            elif not self._pass_inset(bands, section):
+                break
+        return section
+
+    def _free(self, gutters: Sequence[Span], members: Iterable[int]) -> list[Span]:
+        """What `members` leave of gutters."""
+        free = list(gutters)
         for i in members:
             left, _, right, _ = self.rects[i]
             if any(left < b and right > a for a, b in free):
-                free = [part for a, b in free for part in ((a, min(b, left)), (max(a, right), b)) if part[1] > part[0]]
-        return [(a, b) for a, b in free if b - a >= _GUTTER * self.em]
+                free = [part for a, b in free for part in _rest(a, b, left, right)]
+        return [(a, b) for a, b in free if b - a >= _TALL_GUTTER * self.em]
 
-    def _trimmed(self, bands: Sequence[_Band], start: int, end: int, gutters: Sequence[Span], *, last: bool) -> int:
-        """`end` without bands that stand apart below the columns: they open what comes next.
+    def _pass_inset(self, bands: Sequence[_Band], section: _Section) -> bool:
+        """Whether the columns go on around what crosses their gutter next, and reach the gutter again below it."""
+        gutter = max(section.gutters, key=lambda span: span[1] - span[0])
+        held = [i for band in bands[section.start : section.end] for i in band.members]
+        left, right = min(self.rects[i][0] for i in held), max(self.rects[i][2] for i in held)
+        insets: list[int] = []
+        for n in range(section.end, len(bands)):
+            crossing = [i for i in bands[n].members if self.rects[i][0] < gutter[1] and self.rects[i][2] > gutter[0]]
+            if not crossing:
+                section.insets += insets
+                section.end, section.gutters = n, [gutter]
+                return True
+            around = [self.rects[i] for i in bands[n].members if i not in crossing and i < self.real]
+            outer = min((r[0] for r in around), default=right), max((r[2] for r in around), default=left)
+            if any(i >= self.real for i in crossing) or outer[0] > left + self.em or outer[1] < right - self.em:
+                return False
+            insets += crossing
+        return False
 
-        Text goes on in the first column after a heading's gap, so a gap counts only if it is wider than the one to
-        the spanning part that follows, or very wide where nothing follows.
-        """
-        first = gutters[0][0]
-        for n in range(end - 1, start, -1):
+    def _proper(self, bands: Sequence[_Band], section: _Section) -> list[Span]:
+        """The gutters that are wide enough for their height."""
+        held = [i for band in bands[section.start : section.end] for i in self._kept(band.members)]
+
+        def tall(gutter: Span) -> bool:
+            before = sum(self.rects[i][2] <= gutter[0] for i in held)
+            return before >= _TALL and sum(self.rects[i][0] >= gutter[1] for i in held) >= _TALL
+
+        return [g for g in section.gutters if g[1] - g[0] >= _GUTTER * self.em or tall(g)]
+
+    def _leads(self, band: _Band, bands: Sequence[_Band], section: _Section) -> bool:
+        """Whether a band above a section belongs to its first column."""
+        near = bands[section.start].top - band.bottom < _APART * self.em
+        return near and all(self.rects[i][2] <= section.gutters[0][0] for i in band.members)
+
+    def _columns(self, bands: Sequence[_Band], section: _Section) -> list[list[int]]:
+        """The leaves of a section, column by column; what stands apart below the first column comes last."""
+        end = self._end(bands, section.gutters[0][0])
+        insets = frozenset(section.insets)
+        members = [i for band in bands[:end] for i in band.members if i not in insets]
+        parts = self._joined([part for part in self._parted(members, section.gutters) if part])
+        below = [i for band in bands[end:] for i in band.members]
+        last = [leaf for zone in (section.insets, below) if zone for leaf in self.cut(zone)]
+        if len(parts) == 1:
+            return [[i for band in bands[:end] for i in row_order(self.rects, self._kept(band.members))], *last]
+        grid = self._grid(bands[:end], parts)
+        zones = grid if len(grid) > 1 else parts
+        return [*(leaf for zone in zones for leaf in self.cut(zone)), *last]
+
+    def _end(self, bands: Sequence[_Band], first: float) -> int:
+        """Where columns end: before bands that hold nothing but something in the first column, far below the rest."""
+        for n in range(len(bands) - 1, 0, -1):
             if any(self.rects[i][0] > first for i in bands[n].members):
                 break
-            gap = bands[n].top - bands[n - 1].bottom
-            below = bands[end].top - bands[end - 1].bottom if not last else 2.5 * self.em
-            if gap > max(below, 1.2 * self.em):
+            if bands[n].top - bands[n - 1].bottom > _FAR_APART * self.em:
                 return n
-        return end
-
-    def _columns(self, bands: Sequence[_Band], gutters: Sequence[Span]) -> list[list[int]]:
-        members = [i for band in bands for i in band.members]
-        parts = self._merged([p for p in self._parted(members, gutters) if p])
-        if len(parts) == 1:
-            return [[i for band in bands for i in self._row_order(band.members)]]
-        for row_of_grid in self._grid(bands, parts):
-            if len(row_of_grid) == len(members):
-                return [leaf for part in parts for leaf in self.cut(part)]
-            break
-        return [leaf for zone in self._grid(bands, parts) for leaf in self.cut(zone)]
+        return len(bands)
 
     def _parted(self, members: Iterable[int], gutters: Sequence[Span]) -> list[list[int]]:
         parts: list[list[int]] = [[] for _ in range(len(gutters) + 1)]
+        middles = sorted((a + b) / 2 for a, b in gutters)
         for i in members:
-            centre = (self.rects[i][0] + self.rects[i][2]) / 2
-            parts[sum(centre > (a + b) / 2 for a, b in gutters)].append(i)
+            parts[bisect_left(middles, (self.rects[i][0] + self.rects[i][2]) / 2)].append(i)
         return parts
+
+    def _joined(self, parts: list[list[int]]) -> list[list[int]]:
+        """Columns, with those made one that are read row by row."""
+        joined = parts[:1]
+        for part in parts[1:]:
+            if tabular(self.rects, self._kept(joined[-1]), self._kept(part), self.em):
+                joined[-1] = joined[-1] + part
+            else:
+                joined.append(part)
+        return joined
 
     def _grid(self, bands: Sequence[_Band], parts: Sequence[Sequence[int]]) -> list[list[int]]:
         """The rows of a grid of sections; a single one if the columns are no grid."""
@@ -225,71 +314,9 @@ class _Cutter:
             rows[-1] += band.members
         return rows
 
-    def _merged(self, parts: list[list[int]]) -> list[list[int]]:
-        """Columns, with those made one that belong together row by row: keys and values, bullets and their text."""
-        merged = parts[:1]
-        for part in parts[1:]:
-            if self._tabular(merged[-1], part):
-                merged[-1] = merged[-1] + part
-            else:
-                merged.append(part)
-        return merged
 
-    def _tabular(self, a: Sequence[int], b: Sequence[int]) -> bool:
-        """Whether two neighbouring columns are read row by row."""
-        a, b = self._kept(a), self._kept(b)
-        if not a or not b or any(self._tall(i) for i in (*a, *b)):
-            return False
-        fewer, more = (a, b) if len(a) <= len(b) else (b, a)
-        middles = sorted((self.rects[i][1] + self.rects[i][3]) / 2 for i in more)
-        level = sum(any(self.rects[i][1] < m < self.rects[i][3] and self._level(i, m) for m in middles) for i in fewer)
-        if level < _ALIGNED * len(fewer):
-            return False
-        return len(fewer) == 1 or min(self._width(a), self._width(b)) < _NARROW * self.em or not self._running(a, b)
-
-    def _tall(self, i: int) -> bool:
-        return self.rects[i][3] - self.rects[i][1] > _TALLEST_LINE * self.em
-
-    def _level(self, i: int, middle: float) -> bool:
-        _, top, _, bottom = self.rects[i]
-        return abs((top + bottom) / 2 - middle) < 0.3 * self.em
-
-    def _width(self, part: Sequence[int]) -> float:
-        return median(self.rects[i][2] - self.rects[i][0] for i in part)
-
-    def _running(self, *parts: Sequence[int]) -> bool:
-        """Whether all columns hold running text: most lines fill their column."""
-        for part in parts:
-            width = max(self.rects[i][2] for i in part) - min(self.rects[i][0] for i in part)
-            if len(part) < 2 or self._width(part) < _FILLED * width:
-                return False
-        return True
-
-    def _row_order(self, members: Iterable[int]) -> list[int]:
-        """Boxes of one band: rows of boxes that stand level, each from left to right."""
-        rows: list[list[int]] = []
-        reach = float("-inf")
-        for i in sorted(self._kept(members), key=lambda i: self.rects[i][1] + self.rects[i][3]):
-            middle = (self.rects[i][1] + self.rects[i][3]) / 2
-            if rows and middle < reach:
-                rows[-1].append(i)
-            else:
-                rows.append([i])
-                reach = self.rects[i][3] - 0.25 * (self.rects[i][3] - self.rects[i][1])
-        return [i for row in rows for i in sorted(row, key=lambda i: self.rects[i][0])]
-
-
-@dataclass(slots=True)
-class _Sides:
-    """The outermost edges of boxes seen, to tell whether something stands on both sides of a gutter."""
-
-    right_edges: list[float] = field(default_factory=list)
-    left_edges: list[float] = field(default_factory=list)
-
-    def add(self, rects: Iterable[Rect]) -> None:
-        for left, _, right, _ in rects:
-            self.left_edges.append(left)
-            self.right_edges.append(right)
-
-    def on_both(self, span: Span) -> bool:
-        return min(self.right_edges) <= span[0] + 1e-6 and max(self.left_edges) >= span[1] - 1e-6
+def _rest(a: float, b: float, left: float, right: float) -> list[Span]:
+    """What a box from `left` to `right` leaves of the stretch from `a` to `b`."""
+    if left >= b or right <= a:
+        return [(a, b)]
+    return [(a, left)] * (left > a) + [(right, b)] * (right < b)

@@ -26,11 +26,15 @@ _EDGE = 0.075  # of the page height
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """The running text of a page: its usual size, whether it is bold, and whether sizes are those of a recogniser."""
+    """The running text of a page: its usual size, whether it is bold or in typewriter type, and whether its sizes are
+    those of a recogniser.
+    """
 
     size: float
     bold: bool
     recognised: bool
+    mono: bool = False
+    font: str = ""
 
 
 def label_of(block: LineBlock, body: Body, page: Page) -> Label:
@@ -44,7 +48,7 @@ def label_of(block: LineBlock, body: Body, page: Page) -> Label:
         return Label.CAPTION
     if is_formula(block):
         return Label.FORMULA
-    if block.mono and (len(block.lines) > 1 or any(c in block.text for c in "(){};=")):
+    if block.mono and not body.mono and (len(block.lines) > 1 or any(c in block.text for c in "(){};=")):
         return Label.CODE
     if BULLET.match(block.text):
         return Label.LIST_ITEM
@@ -83,8 +87,15 @@ def is_heading(block: LineBlock, body: Body) -> bool:
         return False
     larger = block.size > (1.35 if body.recognised else _LARGER) * body.size
     heavier = block.bold and not body.bold and not body.recognised and block.size > 0.95 * body.size
+    other_type = block.font != body.font and block.size > 1.04 * body.size and not body.recognised
     capitals = text.isupper() and len(letters) > 4 and block.size > 0.95 * body.size and not body.recognised
-    return larger or heavier or (capitals and block.bold >= body.bold) or bool(_SECTION.match(text) and heavier)
+    return (
+        larger
+        or heavier
+        or other_type
+        or (capitals and block.bold >= body.bold)
+        or bool(_SECTION.match(text) and heavier)
+    )
 
 
 def is_formula(block: LineBlock) -> bool:

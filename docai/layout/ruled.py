@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -131,11 +132,12 @@ def stacks(flat: Sequence[Track], em: float) -> list[Stack]:
 def between_rules(stack: Stack, lines: Sequence[Line], em: float) -> list[Box]:
     """Tables of a stack: runs of rules with text in columns between them."""
     ys = _apart(sorted(stack.ys), 0.4 * em)
-    parts = [_rows_between(stack, t, b, lines, em) for t, b in zip(ys, ys[1:], strict=False)]
+    parts = [_rows_between(stack, t, b, lines, em) for t, b in pairwise(ys)]
+    turned = [line.box for line in lines if line.angle]
     found, start = [], 0
     while start < len(parts):
         end = start
-        while end < len(parts) and parts[end] and _in_columns(parts[end], stack, em):
+        while end < len(parts) and parts[end] and _in_columns(parts[end], turned, stack, em):
             end += 1
         rows = [row for part in parts[start:end] for row in part]
         if end > start and _is_table(rows, em):
@@ -152,18 +154,20 @@ def _rows_between(stack: Stack, top: float, bottom: float, lines: Sequence[Line]
     return visual_rows([piece for line in held for piece in pieces_of(line, 0.6 * em)])
 
 
-def _in_columns(rows: Sequence[Sequence[Piece]], stack: Stack, em: float) -> bool:
+def _in_columns(rows: Sequence[Sequence[Piece]], turned: Sequence[Box], stack: Stack, em: float) -> bool:
     """Whether the text between two rules could be part of a table: rows in columns, or the title of a section."""
+    width = stack.right - stack.left
     if len(rows) <= 2:
-        return all(len(row) > 1 or row[0].box.width < 0.9 * (stack.right - stack.left) for row in rows)
+        return all(len(row) > 1 or row[0].box.width < 0.9 * width for row in rows)
     boxes = [union(p.box for p in row) for row in rows]
-    if any(b.t - a.b > 3 * em for a, b in zip(boxes, boxes[1:], strict=False)):
-        return False
-    if any(p.line.size > 1.5 * em for row in rows for p in row):
+    gaps = [
+        b.t - a.b for a, b in pairwise(boxes) if not any(t.b > a.b and t.t < b.t and t.cx < stack.right for t in turned)
+    ]
+    if any(gap > 3 * em for gap in gaps) or any(p.line.size > 1.5 * em for row in rows for p in row):
         return False
     several = sum(len(row) > 1 for row in rows)
-    wide = sum(len(row) == 1 and row[0].box.width > 0.6 * (stack.right - stack.left) for row in rows)
-    loose = sum(len(row) == 1 and b.t - a.b > 0.6 * em for row, a, b in zip(rows[1:], boxes, boxes[1:], strict=False))
+    wide = sum(len(row) == 1 and row[0].box.width > 0.6 * width for row in rows)
+    loose = sum(len(row) == 1 and b.t - a.b > 0.6 * em for row, (a, b) in zip(rows[1:], pairwise(boxes), strict=True))
     return several > 0 and wide <= 0.2 * len(rows) and loose <= 1 + 0.2 * len(rows)
 
 
