@@ -1,0 +1,64 @@
+"""Boxes side by side: rows of a form or table, or columns of running text?"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+# left, top, right, bottom in flow coordinates (see `order.Flow`)
+Rect = tuple[float, float, float, float]
+
+_ALIGNED = 0.85  # share of rows with a partner from which on two columns are rows of a table or form
+_NARROW = 3.5  # line heights; columns of bullets, line numbers or amounts are narrower
+_PROSE = 7.0  # line heights, about 14 letters: lines of running text are longer, however narrow the column
+_FILLED = 0.72  # share of the width around it that a line of running text fills
+_AROUND = 3  # lines before and after that tell how wide a column is there; text may run around a picture
+_TALLEST_LINE = 3.0  # line heights; a taller box is no line
+
+
+def row_order(rects: Sequence[Rect], members: Iterable[int]) -> list[int]:
+    """Boxes that stand level make rows; rows top to bottom, each from left to right."""
+    rows: list[list[int]] = []
+    reach = float("-inf")
+    for i in sorted(members, key=lambda i: rects[i][1] + rects[i][3]):
+        _, top, _, bottom = rects[i]
+        if rows and (top + bottom) / 2 < reach:
+            rows[-1].append(i)
+        else:
+            rows.append([i])
+            reach = bottom - 0.25 * (bottom - top)
+    return [i for row in rows for i in sorted(row, key=lambda i: rects[i][0])]
+
+
+def tabular(rects: Sequence[Rect], a: Sequence[int], b: Sequence[int], em: float) -> bool:
+    """Whether two neighbouring columns belong together row by row: keys and values, bullets and their text."""
+    if not a or not b or any(rects[i][3] - rects[i][1] > _TALLEST_LINE * em for i in (*a, *b)):
+        return False
+    fewer, more = (a, b) if len(a) <= len(b) else (b, a)
+    middles = sorted(rects[i][1] + rects[i][3] for i in more)
+    level = sum(_near(middles, rects[i][1] + rects[i][3], 0.6 * em) for i in fewer)
+    if level < _ALIGNED * len(fewer):
+        return False
+    narrow = min(_width(rects, a), _width(rects, b)) < _NARROW * em
+    return len(fewer) == 1 or narrow or not (_running(rects, a, em) and _running(rects, b, em))
+
+
+def _near(values: Sequence[float], value: float, reach: float) -> bool:
+    at = bisect_left(values, value - reach)
+    return at < len(values) and values[at] <= value + reach
+
+
+def _width(rects: Sequence[Rect], part: Sequence[int]) -> float:
+    return median(rects[i][2] - rects[i][0] for i in part)
+
+
+def _running(rects: Sequence[Rect], part: Sequence[int], em: float) -> bool:
+    """Whether a column holds running text: most lines are long, and fill the column where they stand."""
+    lines = [rects[i] for i in sorted(part, key=lambda i: rects[i][1])]
+    filled = 0
+    for n, (left, _, right, _) in enumerate(lines):
+        around = lines[max(0, n - _AROUND) : n + _AROUND + 1]
+        width = max(r[2] for r in around) - min(r[0] for r in around)
+        filled += right - left > max(_PROSE * em, _FILLED * width)
+    return len(lines) > 1 and filled * 2 > len(lines)
