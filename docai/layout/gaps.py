@@ -28,16 +28,15 @@ NARROWEST = 0.2  # em: what is narrower parts no columns
 def open_gaps(rows: Sequence[Sequence[Piece]], em: float) -> list[Gap]:
     """Strips that no piece crosses once those that span several columns are set aside. Rows run left to right."""
     tolerant = [_clearest(region) for region in _regions(rows, lambda n, crossed: n >= 2 and crossed <= 0.5 * n)]
-    spanning = {id(p) for gap in tolerant if gap.width >= NARROWEST * em for p in _spanning(gap, rows, em)}
+    spanning = {id(p) for gap in tolerant if gap.width >= NARROWEST * em for p in _spanning(gap, rows)}
     kept = [[piece for piece in row if id(piece) not in spanning] for row in rows]
     open_regions = _regions(kept, lambda support, crossed: support > 0 and crossed == 0)
     return [Gap(r[0].left, r[-1].right, max(s.support for s in r)) for r in open_regions]
 
 
-def _spanning(gap: Gap, rows: Sequence[Sequence[Piece]], em: float) -> list[Piece]:
+def _spanning(gap: Gap, rows: Sequence[Sequence[Piece]]) -> list[Piece]:
     """Pieces that run over a gap, and over text on both sides of it in other rows."""
-    slack = 0.3 * em
-    across = [p for row in rows for p in row if p.box.l < gap.left - slack and p.box.r > gap.right + slack]
+    across = [p for row in rows for p in row if p.box.l < gap.left and p.box.r > gap.right]
     if not across:
         return []
     middle = (gap.left + gap.right) / 2

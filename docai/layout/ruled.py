@@ -134,10 +134,14 @@ def between_rules(stack: Stack, lines: Sequence[Line], em: float) -> list[Box]:
     ys = _apart(sorted(stack.ys), 0.4 * em)
     parts = [_rows_between(stack, t, b, lines, em) for t, b in pairwise(ys)]
     turned = [line.box for line in lines if line.angle]
+    fits = [
+        _in_columns(part, turned, stack, em) if part else b - t < 1.5 * em
+        for part, (t, b) in zip(parts, pairwise(ys), strict=True)
+    ]
     found, start = [], 0
     while start < len(parts):
         end = start
-        while end < len(parts) and parts[end] and _in_columns(parts[end], turned, stack, em):
+        while end < len(parts) and fits[end]:
             end += 1
         rows = [row for part in parts[start:end] for row in part]
         if end > start and _is_table(rows, em):
@@ -147,10 +151,8 @@ def between_rules(stack: Stack, lines: Sequence[Line], em: float) -> list[Box]:
 
 
 def _rows_between(stack: Stack, top: float, bottom: float, lines: Sequence[Line], em: float) -> list[list[Piece]]:
-    zone = Box(stack.left - em, top, stack.right + em, bottom)
-    held = [
-        line for line in lines if line.angle == 0 and zone.t < line.box.cy < zone.b and zone.l < line.box.cx < zone.r
-    ]
+    left, right = stack.left - em, stack.right + em
+    held = [line for line in lines if line.angle == 0 and top < line.box.cy < bottom and left < line.box.cx < right]
     return visual_rows([piece for line in held for piece in pieces_of(line, 0.6 * em)])
 
 
@@ -160,10 +162,9 @@ def _in_columns(rows: Sequence[Sequence[Piece]], turned: Sequence[Box], stack: S
     if len(rows) <= 2:
         return all(len(row) > 1 or row[0].box.width < 0.9 * width for row in rows)
     boxes = [union(p.box for p in row) for row in rows]
-    gaps = [
-        b.t - a.b for a, b in pairwise(boxes) if not any(t.b > a.b and t.t < b.t and t.cx < stack.right for t in turned)
-    ]
-    if any(gap > 3 * em for gap in gaps) or any(p.line.size > 1.5 * em for row in rows for p in row):
+    beside = [t for t in turned if stack.left < t.cx < stack.right]
+    empty = [b.t - a.b for a, b in pairwise(boxes) if not any(t.b > a.b and t.t < b.t for t in beside)]
+    if any(gap > 3 * em for gap in empty) or any(p.line.size > 1.5 * em for row in rows for p in row):
         return False
     several = sum(len(row) > 1 for row in rows)
     wide = sum(len(row) == 1 and row[0].box.width > 0.6 * width for row in rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from docai.geometry import union
 from docai.layout.gaps import NARROWEST, Gap, open_gaps
@@ -108,7 +109,7 @@ def _cuts(border: Border, a: Box, b: Box) -> bool:
 def columns_of(box: Box, borders: Sequence[Border], em: float) -> tuple[int, int]:
     """The first and last column that a box reaches into."""
     edges = [float("-inf"), *(b.at for b in borders), float("inf")]
-    shares = [min(box.r, right) - max(box.l, left) for left, right in zip(edges, edges[1:], strict=False)]
+    shares = [min(box.r, right) - max(box.l, left) for left, right in pairwise(edges)]
     least = min(0.5 * box.width, 0.6 * em)
     reached = [i for i, share in enumerate(shares) if share > 0 and share >= least]
     best = max(range(len(shares)), key=lambda i: shares[i])

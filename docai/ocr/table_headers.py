@@ -68,21 +68,25 @@ def _cut(bands: Sequence[Band], count: int) -> tuple[list[Band], list[Band]]:
     for i, band in enumerate(bands):
         if count < len(band.rows):
             body = [Band(band.rows[count:], band.above if count == 0 else None), *bands[i + 1 :]]
-            return (head + [Band(band.rows[:count], band.above)] if count else head), body
+            return ([*head, Band(band.rows[:count], band.above)] if count else head), body
         head.append(band)
         count -= len(band.rows)
     return head, []
 
 
-def header_groups(head: Sequence[Band], extents: Sequence[tuple[float, float]], em: float) -> list[list[Row]]:
+Extents = Sequence[tuple[float, float]]  # from where to where the text of each column runs
+
+
+def header_groups(head: Sequence[Band], extents: Extents, em: float) -> list[list[Row]]:
     """The visual rows of a header in levels, each heading with the columns that it heads."""
     groups: list[list[Row]] = []
     for i, band in enumerate(head):
         under = head[i + 1] if i + 1 < len(head) else None
         for j, row in enumerate(band.rows):
-            below = band.rows[j + 1 :] + [r for b in head[i + 1 :] for r in b.rows]
+            below = {c for r in band.rows[j + 1 :] for c in columns(r)}
+            below |= {c for b in head[i + 1 :] for r in b.rows for c in columns(r)}
             rule = under.above if under is not None and j == len(band.rows) - 1 else None
-            wide = [_widened(p, row, below, rule, extents, em) for p in row]
+            wide = _widened(row, below, rule, extents, em) if below else row
             if groups and j > 0 and not _heads(groups[-1], wide):
                 groups[-1].append(wide)
             else:
@@ -97,40 +101,62 @@ def _heads(group: list[Row], row: Row) -> bool:
     )
 
 
-def _widened(
-    piece: Placed,
-    row: Row,
-    below: Sequence[Row],
-    rule: Track | None,
-    extents: Sequence[tuple[float, float]],
-    em: float,
-) -> Placed:
-    """A heading with all columns that it stands over: those of the rule under it, or those it is centred over."""
-    if not below:
-        return piece
-    taken = {c for p in row if p is not piece for c in range(p.first, p.last + 1)}
-    if rule is not None:
-        ruled = _ruled(piece, rule, extents)
+def _widened(row: Row, below: set[int], rule: Track | None, extents: Extents, em: float) -> Row:
+    """Headings with all columns that they stand over: those of the rule under them, or those they are centred over."""
+    wide = _even_shares(row, below)
+    if wide:
+        return wide
+    found = []
+    for piece in row:
+        taken = {c for p in row if p is not piece for c in range(p.first, p.last + 1)}
+        ruled = _ruled(piece, rule, extents, em) if rule is not None else None
         if ruled and not taken & set(range(ruled[0], ruled[1] + 1)):
-            return replace(piece, first=ruled[0], last=ruled[1])
-    return _centred(piece, taken, {c for r in below for c in columns(r)}, extents, em)
+            found.append(replace(piece, first=ruled[0], last=ruled[1]))
+        else:
+            found.append(_centred(piece, taken, below, extents, em))
+    return found
 
 
-def _ruled(piece: Placed, rule: Track, extents: Sequence[tuple[float, float]]) -> tuple[int, int] | None:
-    run = next(((a, b) for a, b in rule.runs if a <= piece.piece.box.cx <= b), None)
+def _even_shares(row: Row, below: set[int]) -> Row:
+    """Several headings, each over the middle one of an odd number of columns, the same number for all."""
+    count = len(row)
+    first = min(row[0].first, *below) if below else 0
+    for stub in range(first, row[0].first):
+        free = sorted(c for c in below if c >= stub)
+        share = len(free) // count
+        if count < 2 or share < 3 or share % 2 == 0 or len(free) % count or free != list(range(stub, stub + len(free))):
+            continue
+        middles = [stub + i * share + share // 2 for i in range(count)]
+        if all(p.first <= m <= p.last for p, m in zip(row, middles, strict=True)):
+            half = share // 2
+            return [replace(p, first=m - half, last=m + half) for p, m in zip(row, middles, strict=True)]
+    return []
+
+
+def _ruled(piece: Placed, rule: Track, extents: Extents, em: float) -> tuple[int, int] | None:
+    """The columns over a rule under a heading; runs of it that lie close count as one where the heading is centred."""
+    cx = piece.piece.box.cx
+    joined: list[tuple[float, float]] = []
+    for start, end in rule.runs:
+        if joined and start - joined[-1][1] < 1.5 * em:
+            joined[-1] = (joined[-1][0], end)
+        else:
+            joined.append((start, end))
+    whole = [run for run in joined if abs((run[0] + run[1]) / 2 - cx) < em]
+    run = next((run for run in (*whole, *rule.runs) if run[0] <= cx <= run[1]), None)
     if run is None:
         return None
-    inside = [c for c, (l, r) in enumerate(extents) if min(r, run[1]) - max(l, run[0]) > 0.5 * (r - l)]
-    return (min(inside), max(inside)) if inside and len(inside) < len(extents) else None
+    over = [
+        c for c, (left, right) in enumerate(extents) if min(right, run[1]) - max(left, run[0]) > 0.5 * (right - left)
+    ]
+    return (min(over), max(over)) if over and len(over) < len(extents) else None
 
 
-def _centred(
-    piece: Placed, taken: set[int], under: set[int], extents: Sequence[tuple[float, float]], em: float
-) -> Placed:
+def _centred(piece: Placed, taken: set[int], below: set[int], extents: Extents, em: float) -> Placed:
     low, high = piece.first, piece.last
-    while low - 1 in under - taken:
+    while low - 1 in below - taken:
         low -= 1
-    while high + 1 in under - taken:
+    while high + 1 in below - taken:
         high += 1
     cx = piece.piece.box.cx
     options = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 
 from docai.geometry import union
@@ -83,7 +84,7 @@ class Spacing:
 
 def spacing_of(bands: Sequence[Sequence[Row]]) -> Spacing:
     """The two usual pitches of visual rows; the same twice where they do not fall into two groups."""
-    pitches = sorted(middle(b) - middle(a) for band in bands for a, b in zip(band, band[1:], strict=False))
+    pitches = sorted(middle(b) - middle(a) for band in bands for a, b in pairwise(band))
     if len(pitches) < 3:
         return Spacing(pitches[0], pitches[0]) if pitches else Spacing(1.0, 1.0)
     cut = max(range(1, len(pitches)), key=lambda i: pitches[i] / max(pitches[i - 1], 0.1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 
 from docai.ocr.table_rows import Placed, Row, bottom, clash, middle, top
@@ -49,9 +50,9 @@ def _centred(column: int, rows: Sequence[Row], em: float) -> Tall | None:
     """A single text of a leading column, halfway between the first and the last of several rows of numbers."""
     lines, most = _lines(rows, column), max(len(row) for row in rows)
     others = [row for row in rows if len(row) > 0.5 * most]
-    if len(others) < 2 or not lines or not all(clash(a, b) for a, b in zip(others, others[1:], strict=False)):
+    if len(others) < 2 or not lines or not all(clash(a, b) for a, b in pairwise(others)):
         return None
-    if any(b.piece.box.t - a.piece.box.b > 0.8 * em for a, b in zip(lines, lines[1:], strict=False)):
+    if any(b.piece.box.t - a.piece.box.b > 0.8 * em for a, b in pairwise(lines)):
         return None
     height = lines[-1].piece.box.b - lines[0].piece.box.t
     if height > 0.7 * (bottom(others[-1]) - top(others[0])):
@@ -87,7 +88,7 @@ def _reaches(end: float, row: Row) -> bool:
 def _blocks(lines: Sequence[Placed]) -> list[list[Placed]]:
     if len(lines) < 3:
         return []
-    steps = [b.piece.box.cy - a.piece.box.cy for a, b in zip(lines, lines[1:], strict=False)]
+    steps = [b.piece.box.cy - a.piece.box.cy for a, b in pairwise(lines)]
     usual = sorted(steps)[(len(steps) - 1) // 3]
     blocks = [[lines[0]]]
     for step, line in zip(steps, lines[1:], strict=True):

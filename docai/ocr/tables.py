@@ -14,7 +14,7 @@ from docai.layout.grid import Piece, Track, em_of, pieces_of, tracks, visual_row
 from docai.ocr.table_cells import Grid, cells_of
 from docai.ocr.table_columns import Border, column_borders, columns_of, merge_signs, split_at
 from docai.ocr.table_headers import Band, header_groups, split_header
-from docai.ocr.table_rows import Joiner, Row, middle, place, spacing_of
+from docai.ocr.table_rows import Joiner, Placed, Row, middle, place, spacing_of
 from docai.ocr.table_tall import tall_cells
 from docai.types import Box, Line, Rule, Table
 
@@ -35,17 +35,26 @@ def build_table(box: Box, lines: Sequence[Line], rules: Sequence[Rule], fills: S
     bands, _ = tracks((r for r in edges if inside(r.box, near) > 0.5), 0.3 * em)
     pieces = [piece for line in lines for piece in pieces_of(line, _SPACE * em, upright)]
     rows = [merge_signs(row, em) for row in visual_rows([p for p in pieces if p.upright])]
-    borders = column_borders(rows, upright, box, em)
-    if not borders:
+    turned = [piece for piece in pieces if not piece.upright]
+    borders = column_borders([_with_stubs(row, turned) for row in rows], upright, box, em)
+    if not borders or not rows:
         return None
-    rows = [split_at(row, borders) for row in rows]
-    grid = _grid(box, [p for row in rows for p in row], borders, (flat, bands), em)
+    level = [part for row in rows for part in split_at(row, borders)]
+    grid = _grid(box, level, turned, borders, (flat, bands), em)
     return cells_of(grid) if len(grid.rows) > 1 else None
+
+
+def _with_stubs(row: Sequence[Piece], turned: Sequence[Piece]) -> list[Piece]:
+    """A row with the sideways texts that stand beside it, which take a column of their own."""
+    top, bottom = min(p.box.t for p in row), max(p.box.b for p in row)
+    beside = [p for p in turned if p.box.t < top and p.box.b > bottom and p.box.width < 0.6 * p.box.height]
+    return sorted([*row, *beside], key=lambda p: p.box.l) if beside else list(row)
 
 
 def _grid(
     box: Box,
     pieces: Sequence[Piece],
+    turned: Sequence[Piece],
     borders: list[Border],
     flat: tuple[Sequence[Track], Sequence[Track]],
     em: float,
@@ -55,7 +64,7 @@ def _grid(
     extents = _extents(pieces, borders, em)
     boxed = any(b.track for b in borders)
     cuts = _row_rules(flat, extents, extent, least=1 if boxed else 2)
-    bands = _bands(pieces, cuts, borders, em)
+    bands = _bands(pieces, turned, cuts, borders, em)
     head, body = split_header(bands, extent)
     groups = header_groups(head, extents, em)
     grid = Grid(box, [_flat(group) for group in groups], borders, _starts(head, groups), len(groups), em, extents)
@@ -117,14 +126,36 @@ def _row_rules(
     return sorted((t for t in full + partial if extent.t < t.at < extent.b), key=lambda t: t.at)
 
 
-def _bands(pieces: Sequence[Piece], cuts: Sequence[Track], borders: Sequence[Border], em: float) -> list[Band]:
-    """The pieces between each two rules as visual rows; of several rules without text between them the last stays."""
-    parts: list[list[Piece]] = [[] for _ in range(len(cuts) + 1)]
+def _bands(
+    pieces: Sequence[Piece], turned: Sequence[Piece], cuts: Sequence[Track], borders: Sequence[Border], em: float
+) -> list[Band]:
+    """The text between each two rules as visual rows; of several rules without text between them the last stays."""
+    parts: list[tuple[list[Piece], list[Piece]]] = [([], []) for _ in range(len(cuts) + 1)]
     for piece in pieces:
-        parts[sum(cut.at < piece.box.cy for cut in cuts)].append(piece)
+        parts[sum(cut.at < piece.box.cy for cut in cuts)][0].append(piece)
+    for piece in turned:
+        parts[sum(cut.at < piece.box.cy for cut in cuts)][1].append(piece)
     above = [None, *cuts]
     return [
-        Band([place(row, borders, em) for row in visual_rows(part)], rule)
-        for rule, part in zip(above, parts, strict=True)
-        if part
+        Band(_visual(level, sideways, borders, em), rule)
+        for rule, (level, sideways) in zip(above, parts, strict=True)
+        if level or sideways
     ]
+
+
+def _visual(level: Sequence[Piece], sideways: Sequence[Piece], borders: Sequence[Border], em: float) -> list[Row]:
+    """Visual rows of a band. Sideways text joins the lowest row that it stands beside, or makes a row of its own."""
+    rows = [place(row, borders, em) for row in visual_rows(level)]
+    own: Row = []
+    for piece in sideways:
+        placed = Placed(piece, *columns_of(_foot(piece, em), borders, em))
+        beside = [row for row in rows if piece.box.t < middle(row) < piece.box.b + 0.5 * em]
+        (beside[-1] if beside else own).append(placed)
+    return sorted([*rows, own] if own else rows, key=middle)
+
+
+def _foot(piece: Piece, em: float) -> Box:
+    """Where a sideways text stands: under its middle, or at the lower left corner where it slants."""
+    box = piece.box
+    slants = box.width > 0.6 * box.height
+    return Box(box.l, box.b - em, box.l + em, box.b) if slants else box
