@@ -1,88 +1,100 @@
-"""Whether a text layer says what the page shows."""
+"""Which glyphs say what the page shows: fonts whose map to Unicode is broken, and single characters without meaning."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from docai.geometry import inside, overlap_area
-from docai.ocr.characters import is_bad, plain
-from docai.types import Box, Glyphs, Line, Page, PageContent
+from docai.ocr.glyph_repair import is_bad, is_blank, is_private
+from docai.ocr.letter_pairs import ENOUGH, IMPLAUSIBLE, UNUSUALNESS, letter_numbers
+from docai.ocr.symbol_fonts import symbol, tex_sign
+from docai.types import Glyphs
 
-_BAD_SHARE = 0.3  # of a font's characters that say nothing: its map is broken
-_FEW_VOWELS = 0.12  # Latin text of any language has 30 to 50 % vowels
-_ENOUGH_LETTERS = 60  # below that the share of vowels says little
-_SCAN_SHARE = 0.5  # of the page, covered by one picture
-_DARK = 200  # of 255: a ground on which white type can be read
-_VOWELS = frozenset("aeiouyAEIOUY")
+Mask = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+_BROKEN = 0.3  # share of a font's characters without meaning from which on none of them is believed
+_PLAUSIBLE = 5.0  # mean unusualness of letter pairs up to which even a font without a map is believed
+# Parts of the names of fonts of signs.
+_SIGNS = ("math", "symbol", "dings", "cmsy", "cmex", "cmmi", "msam", "msbm", "extra", "awesome", "icon", "music")
 
 
-def untrusted_fonts(glyphs: Glyphs, keep: NDArray[np.bool_]) -> set[int]:
-    """Fonts (indices) whose characters cannot be what they claim to be.
+@dataclass(frozen=True, slots=True)
+class Doubts:
+    """`unreadable`: characters that must be read from pixels. `unknown`: single signs that say nothing in text."""
 
-    By unmapped, private or unassigned code points, and by letters that hardly contain vowels, as encodings without a
-    map give.
-    """
-    broken = set()
-    for font in np.unique(glyphs.fonts[keep]):
-        of_font = keep & (glyphs.fonts == font) & (glyphs.codepoints > 32)
-        codes, counts = np.unique(glyphs.codepoints[of_font], return_counts=True)
-        total = int(counts.sum())
-        if total == 0:
+    unreadable: Mask
+    unknown: Mask
+
+
+def doubts(glyphs: Glyphs, keep: Mask) -> Doubts:
+    """Which of the kept characters cannot be believed. Formula and symbol fonts are never worth reading again."""
+    drawn = keep & ~is_blank(glyphs.codepoints)
+    unknown = drawn & _says_nothing(glyphs)
+    rows = np.flatnonzero(drawn)
+    if not len(rows):
+        return Doubts(unknown, unknown)
+    fonts = np.clip(glyphs.fonts, 0, None).astype(np.int64)
+    count = int(fonts.max()) + 1
+    total = np.maximum(np.bincount(fonts[rows], minlength=count), 1)
+    letters = _of_letters(glyphs, count)
+    unusual, pairs = _unusualness(glyphs, rows, count)
+    unmapped = np.bincount(fonts[drawn & ((glyphs.flags & Glyphs.UNMAPPED) > 0)], minlength=count) / total
+    broken = np.bincount(fonts[unknown], minlength=count) / total > _BROKEN
+    broken |= (pairs >= ENOUGH) & (unusual > IMPLAUSIBLE + 4 / np.sqrt(np.maximum(pairs, 1)))
+    broken |= (unmapped > _BROKEN) & ~((pairs >= ENOUGH / 2) & (unusual < _PLAUSIBLE))
+    broken |= _soup(glyphs, rows, total)
+    # A font of one or two signs has bullets or arrows, which no engine reads better.
+    letters &= np.bincount(np.unique(fonts[rows] << 32 | glyphs.codepoints[rows]) >> 32, minlength=count) > 2
+    unreadable = (unknown | (drawn & broken[fonts])) & letters[fonts]
+    return Doubts(unreadable, unknown)
+
+
+def _of_letters(glyphs: Glyphs, count: int) -> Mask:
+    """By font: whether it is one of letters, as far as its name tells."""
+    names = [font.name.lower() for font in glyphs.font_table[:count]]
+    letters = [not any(part in name for part in _SIGNS) for name in names]
+    return np.array(letters + [True] * (count - len(letters)), np.bool_)
+
+
+def _says_nothing(glyphs: Glyphs) -> Mask:
+    """Controls, U+FFFD, and private characters and bare positions whose sign is not known."""
+    codes = glyphs.codepoints
+    hyphen = (glyphs.flags & Glyphs.HYPHEN) > 0
+    bad = (is_bad(codes) | is_private(codes)) & ~hyphen & ((codes < 0xD800) | (codes >= 0xE000))
+    for i in np.flatnonzero(bad).tolist():
+        name = glyphs.font_table[glyphs.fonts[i]].name if glyphs.fonts[i] < len(glyphs.font_table) else ""
+        bad[i] = not (tex_sign(int(codes[i]), name) or symbol(int(codes[i]), name))
+    return bad
+
+
+def _unusualness(glyphs: Glyphs, rows: NDArray[np.int64], fonts: int) -> tuple[Floats, Floats]:
+    """By font: how unusual its pairs of neighbouring letters are on average, and their number."""
+    letters, font = letter_numbers(glyphs.codepoints[rows]), np.clip(glyphs.fonts[rows], 0, None)
+    pair = np.flatnonzero((letters[1:] >= 0) & (letters[:-1] >= 0) & (np.diff(rows) == 1) & (np.diff(font) == 0))
+    score = UNUSUALNESS[letters[pair], letters[pair + 1]]
+    pairs = np.bincount(font[pair], minlength=fonts).astype(np.float64)
+    return np.bincount(font[pair], weights=score, minlength=fonts) / np.maximum(pairs, 1), pairs
+
+
+def _soup(glyphs: Glyphs, rows: NDArray[np.int64], total: NDArray[np.int64]) -> Mask:
+    """Fonts that show hardly more than assorted signs, as glyph numbers taken for characters do."""
+    soup = np.zeros(len(total), np.bool_)
+    codes, fonts = glyphs.codepoints[rows], np.clip(glyphs.fonts[rows], 0, None)
+    plain = np.bincount(fonts[_is_sign(codes)], minlength=len(total))
+    for font in np.flatnonzero((total >= 4) & (plain > 0.5 * total)).tolist():
+        known = glyphs.font_table[font] if font < len(glyphs.font_table) else None
+        if known is not None and known.mono:
             continue
-        unmapped = int((glyphs.flags[of_font] & Glyphs.UNMAPPED != 0).sum())
-        if max(unmapped, _count_bad(codes, counts)) > _BAD_SHARE * total or _lacks_vowels(codes, counts):
-            broken.add(int(font))
-    return broken
+        own = codes[fonts == font]
+        signs = np.unique(own[_is_sign(own)])
+        soup[font] = len(signs) >= 4 and len(signs) > 0.3 * len(own)
+    return soup
 
 
-def _count_bad(codes: NDArray[np.uint32], counts: NDArray[np.int64]) -> int:
-    return sum(int(n) for code, n in zip(codes, counts, strict=True) if is_bad(plain(int(code))))
-
-
-def says_nothing(glyphs: Glyphs) -> NDArray[np.bool_]:
-    """(n,) Characters that are private, unassigned or control codes."""
-    codes, places = np.unique(glyphs.codepoints, return_inverse=True)
-    return np.asarray([is_bad(plain(int(code))) for code in codes], bool)[places]
-
-
-def _lacks_vowels(codes: NDArray[np.uint32], counts: NDArray[np.int64]) -> bool:
-    letters = {chr(c): int(n) for c, n in zip(codes, counts, strict=True) if c < 128 and chr(c).isalpha()}
-    total = sum(letters.values())
-    if total < _ENOUGH_LETTERS or total < 0.6 * int(counts.sum()) or len(letters) < 8:
-        return False
-    return sum(n for letter, n in letters.items() if letter in _VOWELS) < _FEW_VOWELS * total
-
-
-def page_is_scan(page: Page, content: PageContent) -> bool:
-    """Whether one picture covers most of the page."""
-    return any(overlap_area(box, page.box) >= _SCAN_SHARE * page.box.area for box in content.pictures)
-
-
-def needs_reading(page: Page, content: PageContent, lines: Sequence[Line]) -> tuple[Box, ...]:
-    """Areas whose text is in pixels only: scans without a text layer, and pages drawn as outlines."""
-    if lines:
-        large = (box for box in content.pictures if overlap_area(box, page.box) >= _SCAN_SHARE * page.box.area)
-        return tuple(box for box in large if _characters_in(box, lines) < 20)
-    if content.pictures or content.drawings or content.fills or content.rules:
-        return (page.box,)
-    return ()
-
-
-def _characters_in(box: Box, lines: Iterable[Line]) -> int:
-    return sum(len(line.text) for line in lines if inside(line.box, box) > 0.5)
-
-
-def pale_without_ground(
-    glyphs: Glyphs, pale: NDArray[np.bool_], page: Page, thumbnail: NDArray[np.uint8]
-) -> NDArray[np.bool_]:
-    """Which of the `pale` characters stand on ground that is light too, so that nobody can read them."""
-    width = thumbnail.shape[1]
-    ghosts = np.zeros(len(glyphs), bool)
-    for i in np.flatnonzero(pale):
-        l, t, r, b = glyphs.boxes[i] * (width / page.width)  # noqa: E741
-        part = thumbnail[max(0, int(t)) : int(b) + 1, max(0, int(l)) : int(r) + 1]
-        ghosts[i] = part.size > 0 and int(part.min()) > _DARK
-    return ghosts
+def _is_sign(codes: NDArray[np.uint32]) -> Mask:
+    """ASCII signs other than those of numbers, dates and sentences."""
+    signs: Mask = np.isin(codes, np.array(list(map(ord, "!\"#$%&'*+-/;<=>?@[\\]^_`{|}~")), np.uint32))
+    return signs
