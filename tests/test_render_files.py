@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +49,10 @@ def test_a_pdf_has_glyphs_rules_and_pixels(tiny_pdf: bytes) -> None:
         (b"%PDF-1.4\n", InputError, "not a valid PDF"),
         (b"PK\x03\x04 something", InputError, "convert it to PDF"),
         (b"<!DOCTYPE html><p>", InputError, "HTML"),
+        (b"\xef\xbb\xbf <HTML>", InputError, "HTML"),
+        (b"%!PS-Adobe-3.0", InputError, "ps2pdf"),
+        (b"{\\rtf1", InputError, "convert it to PDF"),
+        (b"\x1f\x8b\x08", InputError, "unpack"),
         (b"no document at all", InputError, "not a valid image"),
     ],
 )
@@ -162,3 +168,42 @@ def test_content_decides_not_the_name(head: bytes, name: str, kind: str) -> None
 def test_one_page_comes_as_a_pdf_of_its_own(tiny_pdf: bytes) -> None:
     with open_document(tiny_pdf) as source, open_document(source.page_pdf(1)) as single:
         assert (single.page_count, single.page(0).size) == (1, (300.0, 200.0))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_read_like_standard_input(tmp_path: Path, tiny_pdf: bytes) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=[tiny_pdf])
+    writer.start()
+    (file,) = expand([str(pipe)])
+    writer.join()
+    assert open_document(file).page_count == 2
+
+
+def test_a_folder_that_cannot_be_listed_is_told_when_it_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked = tmp_path / "locked"
+    locked.mkdir()
+    (tmp_path / "a.pdf").write_bytes(b"x")
+
+    def scandir(path: object) -> object:
+        if Path(str(path)) == locked:
+            raise PermissionError(13, "Permission denied", str(locked))
+        return real(path)  # type: ignore[call-overload]
+
+    real = os.scandir
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert [file.path for file in expand([str(tmp_path)])] == [tmp_path / "a.pdf", locked]
+    with pytest.raises(InputError, match="cannot be read"):
+        open_document(locked)
+
+
+def test_a_name_that_is_no_text_can_be_opened(tmp_path: Path, tiny_pdf: bytes) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.pdf"))
+    try:
+        path.write_bytes(tiny_pdf)
+    except OSError:
+        pytest.skip("this file system takes text only")
+    assert open_document(path).page_count == 2

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -11,7 +14,7 @@ import pytest
 from docai.errors import InputError, LimitExceeded
 from docai.render import wire
 from docai.render.document import open_document
-from docai.render.worker import Forgotten, Worker, shared_worker
+from docai.render.worker import Forgotten, Worker, _printable, shared_worker
 from docai.types import Limits
 
 
@@ -96,3 +99,47 @@ def test_a_crash_within_a_call_is_an_input_error(tiny_pdf: bytes) -> None:
 def test_a_limit_names_its_option(tiny_pdf: bytes, limits: Limits, option: str) -> None:
     with pytest.raises(LimitExceeded, match=option):
         open_document(tiny_pdf, limits=limits)
+
+
+def test_a_process_that_reads_nothing_is_stopped_while_a_document_is_sent() -> None:
+    worker = Worker()
+    with pytest.raises(Forgotten):
+        worker.call({"do": "size", "document": 1, "index": 0}, seconds=30)
+    assert worker._process is not None
+    os.kill(worker._process.pid, signal.SIGSTOP)
+    with pytest.raises(LimitExceeded, match="--page-seconds"):
+        worker.call({"do": "open"}, [bytes(8 << 20)], seconds=0.3)
+    worker.stop()
+
+
+def test_a_closed_document_starts_no_process(tiny_pdf: bytes) -> None:
+    source = open_document(tiny_pdf)
+    worker = shared_worker()
+    worker.stop()
+    generation = worker.generation
+    source.close()
+    assert worker.generation == generation
+    assert source.page(1).size == (300.0, 200.0)  # and opens again on use
+
+
+def test_what_a_decoder_quotes_is_fit_for_a_terminal() -> None:
+    assert _printable("bad \x1b[31mtag\n") == "bad  [31mtag "
+
+
+def test_the_process_ends_with_its_parent() -> None:
+    code = (
+        "import os, signal; from docai.render.worker import shared_worker, Forgotten\n"
+        "w = shared_worker()\n"
+        "try: w.call({'do': 'size', 'document': 1, 'index': 0}, seconds=30)\n"
+        "except Forgotten: print(w._process.pid, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    pid = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False).stdout)
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.05)
+    pytest.fail("the decoding process outlived its parent")

@@ -17,7 +17,7 @@ from docai.render.orphan import exit_with_parent
 from docai.types import Limits
 
 _MEMORY = int(os.environ.get("DOCAI_CHILD_MEMORY", 1400 << 20))
-_OUT_OF_MEMORY = f"decoding needs more than the {_MEMORY >> 20} MiB of memory that it may take; DOCAI_CHILD_MEMORY (bytes) raises that"
+_OUT_OF_MEMORY = f"decoding needs more than {_MEMORY >> 20} MiB of memory; DOCAI_CHILD_MEMORY (bytes) allows more"
 _MOST_OPEN = 4  # documents kept open at once
 
 

@@ -251,16 +251,15 @@ def _unknown(brand: bytes) -> str:
 
 
 def _white_where_unread(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """A truncated image with its last rows, black or grey where nothing was read, in white.
+    """A truncated image with the rows at its ends that are of one colour, where nothing was read, in white.
 
     Raises InputError where there is nothing else.
     """
-    same = (pixels == pixels[-1:, -1:]).all(axis=(1, 2))
-    read = len(pixels) - int(np.argmin(same[::-1])) if not same.all() else 0
-    if not read:
+    read = np.flatnonzero((pixels != pixels[:, :1]).any(axis=(1, 2)))
+    if not len(read):
         raise InputError("not a valid image: truncated before the first of its pixels")
-    whitened = pixels.copy()
-    whitened[read:] = 255
+    whitened = np.full_like(pixels, 255)
+    whitened[read[0] : read[-1] + 1] = pixels[read[0] : read[-1] + 1]
     return whitened
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import math
+import re
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,9 @@ from docai.render.stamp import with_layer
 from docai.types import Limits
 
 RENDER_PIXELS = 25_000_000  # a page is rendered no larger than this: A3 at 300 dpi has 17 million
+_HEAD_READ = 1 << 20  # bytes that are searched for what is wrong
 _LARGEST_SIDE = 14_400 * 4  # points; larger page boxes (the format's own limit is 14,400) are cut
+_NO_PAGES = "the PDF has no pages (zero are counted in it)"
 _BROKEN = "not a valid PDF: corrupt or truncated; a repair tool (qpdf, mutool) may save it"
 
 
@@ -40,7 +43,7 @@ class PdfFile:
         self._limits = limits
         self.page_count = len(self._document)
         if self.page_count <= 0:
-            raise InputError("the PDF has no pages")
+            raise InputError(_NO_PAGES)
         if limits.max_pages is not None and self.page_count > limits.max_pages:
             raise LimitExceeded(
                 f"{self.page_count} pages exceed the limit of {limits.max_pages}; raise it with --max-pages"
@@ -157,7 +160,14 @@ def _open(source: Path | bytes, password: str | None) -> Any:
         raise PasswordError(_locked(password)) from error
     if code == raw.FPDF_ERR_SECURITY:
         raise InputError("the PDF's encryption is not supported") from error
-    raise InputError(_BROKEN) from error
+    raise InputError(_NO_PAGES if _says_no_pages(source) else _BROKEN) from error
+
+
+def _says_no_pages(source: Path | bytes) -> bool:
+    """Whether a file that pdfium refuses is an otherwise sound PDF without pages, which it refuses as well."""
+    with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
+        data = file.read(_HEAD_READ)
+    return bool(re.search(rb"/Count\s+0\b", data)) and b"%%EOF" in data and not re.search(rb"/Type\s*/Page\b", data)
 
 
 def _spellings(password: str | None) -> list[str | None]:

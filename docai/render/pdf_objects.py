@@ -132,13 +132,14 @@ def _clips(items: list[Handle], container: _Container) -> Floats:
     paths = list(map(_get_clip, items))
     counts = each(_count_clips, (paths,), "int32", len(paths))
     clips = np.tile(np.asarray(container.clip, np.float64), (len(items), 1))
-    known: dict[int | None, Floats] = {}
-    for i in np.flatnonzero(counts > 0).tolist():
-        for number in range(min(int(counts[i]), _MOST_CLIPS)):
-            key = _get_clip_point(paths[i], number, 0).value  # objects that are drawn under one clip share its points
-            if key not in known:
-                known[key] = _clip_box(paths[i], number, container)
-            clips[i : i + 1] = cut(clips[i : i + 1], known[key])
+    for number in range(min(int(counts.max()), _MOST_CLIPS)):
+        which = np.flatnonzero(counts > number)
+        owners = [paths[i] for i in which.tolist()]
+        points = [point.value for point in map(_get_clip_point, owners, repeat(number), repeat(0))]
+        # objects that are drawn under one clip share its points
+        sample = dict(zip(points, owners, strict=True))
+        boxes = {point: _clip_box(path, number, container) for point, path in sample.items()}
+        clips[which] = cut(clips[which], np.concatenate([boxes[point] for point in points]))
     return clips
 
 
