@@ -51,7 +51,8 @@ def read_page(page: Page, content: PageContent, options: ReadOptions) -> Reading
         return _from_pixels(page, content, layer, options)
     reading = _from_layer(page, content, layer, layer.reasons, options)
     areas = [turn_box(box, reading.page.rotation, page.size) for box in layer.untrusted]
-    found = [line for area in areas for line in _read_area(reading.page, area, options)]
+    read = (line for area in areas for line in _read_area(reading.page, area, options))
+    found = [line for line in read if not any(inside(line.box, old.box) > 0.5 for old in reading.lines)]
     return replace(reading, lines=(*reading.lines, *found))
 
 
