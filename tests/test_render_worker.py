@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import time
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from docai.errors import InputError, LimitExceeded
 from docai.render import wire
@@ -143,3 +145,25 @@ def test_the_process_ends_with_its_parent() -> None:
             return
         time.sleep(0.05)
     pytest.fail("the decoding process outlived its parent")
+
+
+def test_a_process_that_grows_beyond_its_memory_ends() -> None:
+    code = (
+        "import threading; from docai.render.child import end_when_larger_than as end\n"
+        "threading.Thread(target=end, args=[200 << 20], daemon=True).start()\n"
+        "block = bytearray(300 << 20)\n"
+        "threading.Event().wait(20)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 1
+
+
+def test_a_decoder_that_wants_too_much_memory_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCAI_CHILD_MEMORY", str(300 << 20))
+    shared_worker().stop()
+    image = io.BytesIO()
+    Image.new("RGB", (8000, 8000)).save(image, "PNG", compress_level=1)
+    with open_document(image.getvalue()) as source:
+        with pytest.raises(LimitExceeded, match="DOCAI_CHILD_MEMORY"):
+            source.page(0).pixels()
+        assert source.page_count == 1
+    shared_worker().stop()

@@ -6,8 +6,12 @@ It opens untrusted files with native libraries, so it may crash, hang or run out
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +27,19 @@ _MOST_OPEN = 4  # documents kept open at once
 
 def limit_memory() -> None:
     """Cap what this process can allocate: a file that wants more fails alone, the machine does not swap."""
-    try:
-        import resource
+    for kind, most in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_DATA, _MEMORY)):
+        with contextlib.suppress(ValueError, OSError):  # a lower limit is set already
+            resource.setrlimit(kind, (most, most))
+    if sys.platform == "darwin":  # takes the limit and does not keep it
+        threading.Thread(target=end_when_larger_than, args=[_MEMORY], daemon=True).start()
 
-        resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    except (ImportError, ValueError, OSError):  # not on this system
-        return
+
+def end_when_larger_than(most: int) -> None:
+    """End this process once it has taken more memory than `most` bytes."""
+    unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
+    while resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit <= most:
+        time.sleep(0.05)
+    os._exit(1)
 
 
 class Unknown(Exception):

@@ -89,7 +89,7 @@ def _expand_one(text: str, recursive: bool, max_bytes: int | None) -> Iterator[I
     elif path.is_file():
         yield InputFile(path, None, text)
     elif path.exists():  # a pipe, as in `docai ocr <(...)`: it can be read once, and its size is not known
-        yield InputFile(None, None, text, _read_pipe(path, max_bytes))
+        yield InputFile(path, None, text, _read_pipe(path, max_bytes))
     elif glob.has_magic(text):
         matches = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 - patterns may be absolute
         if not matches:
