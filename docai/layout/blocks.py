@@ -6,16 +6,25 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 from docai.geometry import union
+from docai.layout.body import Body, usual
 from docai.types import Box, Line
 
-_SIZE_STEP = 0.12  # by which sizes of one block may differ
-_LOOSE = 1.45  # leading, in sizes, that needs a reason when nothing else is known of the column
-_WIDER = 1.28  # times the column's usual leading: a gap between blocks
-BULLET = re.compile(r"^[•◦▪▫●○■□❑❖‣⁃∙·➢➤✓☑✔\-–—*]\s+\S")
-NUMBERED = re.compile(r"^(?:\(?(?:\d{1,3}|[a-z]|[ivx]{1,5})[.)]\s|\[\d{1,3}\]|[①-⑳])\s*\S")
+_WIDER = 1.28  # times the usual leading: a gap between blocks
+_WIDER_SEEN = 1.4  # the same for recognised lines, whose boxes are loose
+_LOOSE = 1.8  # leading, in sizes, that is a gap where no other is known
+_INDENT = (0.8, 5.0)  # sizes by which the first line of a paragraph may be indented
+BULLET = re.compile(r"^[•◦▪▫●○■□❑❖‣⁃∙·➢➤✓☑✔\-–—*◆◇★☆※]\s*(?=[^\W_])|^[-–—*]\s+(?=[^\W_])")
+NUMBERED = re.compile(
+    r"^(?:\(?(?:\d{1,3}|[a-zA-Z]|[ivxIVX]{1,5})[.)]\s|\[\d{1,3}\]|[①-⑳]|\(\d{1,2}\)|\(?\d{1,2}\)|[一二三四五六七八九十]+[、.])\s*(?=[^\W_]|[\"“‘'«「(])"
+)
+CAPTION = re.compile(
+    r"^(?:(?:Fig(?:ure|\.)?|FIG(?:URE|\.)?|Table|TABLE|Tab\.|Scheme|Chart|Algorithm|Listing|Box|Plate|Exhibit"
+    r"|Abb(?:ildung|\.)|Tabelle|Figura|Tableau|Cuadro|Tabla|Рис\.|Таблица)\s*(?:\d+|[IVX]+\b|[A-Z]\.?\d+)"
+    r"|\[?[図表图그림<]+\s*\d+)"
+)
+_SENTENCE_END = re.compile(r"[.!?:。！？：；;][\"”’'»」)\]]*[\d¹²³⁰-⁹*†‡,\s]*$|[\"”」](?:\s*\d+)?$")
 
 
 @dataclass(frozen=True)
@@ -35,9 +44,9 @@ class LineBlock:
     @cached_property
     def size(self) -> float:
         """The usual size, by characters."""
-        return usual([(line.size, len(line.text)) for line in self.lines])
+        return usual((line.size, len(line.text)) for line in self.lines)
 
-    @property
+    @cached_property
     def bold(self) -> bool:
         return all(line.bold for line in self.lines if any(c.isalpha() for c in line.text))
 
@@ -51,43 +60,71 @@ class LineBlock:
         return all(line.mono for line in self.lines)
 
 
-def usual(values: Sequence[tuple[float, int]]) -> float:
-    """The weighted median of (value, weight); 0 of none."""
-    total = sum(weight for _, weight in values)
-    passed = 0
-    for value, weight in sorted(values):
-        passed += weight
-        if passed * 2 >= total:
-            return value
-    return 0.0
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """Lines that stand level, left to right."""
+
+    lines: list[Line]
+
+    @property
+    def left(self) -> float:
+        return self.lines[0].box.l
+
+    @property
+    def right(self) -> float:
+        return max(line.box.r for line in self.lines)
+
+    @property
+    def base(self) -> float:
+        return self.lines[0].box.b
+
+    @property
+    def size(self) -> float:
+        return max(self.lines[0].size, 0.1)
+
+    @property
+    def bold(self) -> bool:
+        return all(line.bold for line in self.lines)
+
+    @property
+    def text(self) -> str:
+        return self.lines[0].text
+
+    @property
+    def ends(self) -> bool:
+        """Whether it ends a sentence."""
+        return bool(_SENTENCE_END.search(self.lines[-1].text))
 
 
-def blocks_of(column: Sequence[Line], *, recognised: bool) -> list[LineBlock]:
-    """The blocks of the lines of one column, which come top to bottom, lines of a row left to right.
+def starts_item(text: str) -> bool:
+    """Whether a line starts like a list item."""
+    return bool(BULLET.match(text) or NUMBERED.match(text))
 
-    `recognised`: sizes are heights of what was seen, and vary with the letters of a line.
-    """
+
+def blocks_of(column: Sequence[Line], body: Body) -> list[LineBlock]:
+    """The blocks of the lines of one column, which come top to bottom, lines of a row left to right."""
     rows = _rows(column)
     if not rows:
         return []
-    leading = _usual_leading(rows)
-    right = _right_edge(rows)
-    blocks: list[list[list[Line]]] = [[rows[0]]]
-    for above, row in pairwise(rows):
-        if _parted(blocks[-1], above, row, leading, right, recognised):
+    leading = _usual_leading(rows, body)
+    right = sorted(row.right for row in rows)[int(len(rows) * 0.8)]
+    blocks = [[rows[0]]]
+    for n, row in enumerate(rows[1:], 1):
+        below = rows[n + 1] if n + 1 < len(rows) else None
+        if _parted(blocks[-1], row, below, _Column(leading, right, body)):
             blocks.append([row])
         else:
             blocks[-1].append(row)
-    return [LineBlock(tuple(line for row in block for line in row)) for block in blocks]
+    return [LineBlock(tuple(line for row in block for line in row.lines)) for block in blocks]
 
 
-def _rows(column: Sequence[Line]) -> list[list[Line]]:
-    rows: list[list[Line]] = []
+def _rows(column: Sequence[Line]) -> list[_Row]:
+    rows: list[_Row] = []
     for line in column:
-        if rows and _beside(rows[-1][-1].box, line.box):
-            rows[-1].append(line)
+        if rows and _beside(rows[-1].lines[-1].box, line.box):
+            rows[-1].lines.append(line)
         else:
-            rows.append([line])
+            rows.append(_Row([line]))
     return rows
 
 
@@ -96,78 +133,72 @@ def _beside(a: Box, b: Box) -> bool:
     return shared > 0.5 * min(a.height, b.height)
 
 
-def _pitch(above: Sequence[Line], row: Sequence[Line]) -> float:
-    """From baseline to baseline."""
-    return row[0].box.b - above[0].box.b
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """What is usual in a column: leading in sizes, where lines end on the right."""
+
+    leading: float | None
+    right: float
+    body: Body
+
+    def gap(self, pitch: float) -> bool:
+        """Whether a step between lines, in sizes, is more than the usual leading."""
+        if self.leading is None:
+            return pitch > _LOOSE
+        return pitch > self.leading * (_WIDER_SEEN if self.body.recognised else _WIDER)
 
 
-def _usual_leading(rows: Sequence[Sequence[Line]]) -> float | None:
-    """The pitch, in sizes, that most lines of the column keep."""
+def _usual_leading(rows: Sequence[_Row], body: Body) -> float | None:
+    """The leading, in sizes, that most lines of the column keep; the page's where they are few."""
     pitches = sorted(
-        _pitch(a, b) / max(b[0].size, 0.1)
-        for a, b in pairwise(rows)
-        if abs(a[0].size - b[0].size) <= _SIZE_STEP * max(a[0].size, b[0].size)
+        (b.base - a.base) / b.size
+        for a, b in zip(rows, rows[1:], strict=False)
+        if abs(a.size - b.size) <= body.tolerance * max(a.size, b.size)
     )
     if len(pitches) < 4:
-        return None
-    return pitches[len(pitches) // 3]
+        return body.leading
+    own = pitches[len(pitches) // 3]
+    return min(own, body.leading * 1.3) if body.leading else own
 
 
-def _right_edge(rows: Sequence[Sequence[Line]]) -> float:
-    edges = sorted(row[-1].box.r for row in rows)
-    return edges[int(len(edges) * 0.8)]
-
-
-def _parted(
-    block: Sequence[Sequence[Line]],
-    above: Sequence[Line],
-    row: Sequence[Line],
-    leading: float | None,
-    right: float,
-    recognised: bool,
-) -> bool:
+def _parted(block: Sequence[_Row], row: _Row, below: _Row | None, column: _Column) -> bool:
     """Whether a new block begins with `row`."""
-    last, first = above[0], row[0]
-    size = max(last.size, first.size, 0.1)
-    step = 0.45 if recognised else _SIZE_STEP
-    if abs(last.size - first.size) > step * size or last.vertical != first.vertical:
+    above, body = block[-1], column.body
+    size = max(above.size, row.size)
+    if abs(above.size - row.size) > body.tolerance * size or above.lines[0].vertical != row.lines[0].vertical:
         return True
-    pitch = _pitch(above, row) / max(first.size, 0.1)
-    if pitch > (leading * _WIDER if leading else _LOOSE * 1.25):
+    if column.gap((row.base - above.base) / row.size):
         return True
-    if not recognised and (_all_bold(above) != _all_bold(row) or _other_type(last, first)):
+    short = above.right < column.right - 2 * size
+    if above.bold != row.bold and (short or above.ends) and not CAPTION.match(block[0].text):
         return True
-    if starts_item(first.text):
+    if not body.recognised and _other_type(above, row) and (short or above.ends):
         return True
-    return _paragraph_begins(block, above, row, right)
+    if starts_item(row.text) and (above.ends or short or starts_item(block[0].text) or row.left > above.left + size):
+        return True
+    return _paragraph_begins(block, row, below, column)
 
 
-def _other_type(a: Line, b: Line) -> bool:
+def _other_type(above: _Row, row: _Row) -> bool:
     """Another font in another size: a heading in the family of its own that designers give it."""
-    return a.font != b.font and abs(a.size - b.size) > 0.03 * max(a.size, b.size)
+    return above.lines[0].font != row.lines[0].font and abs(above.size - row.size) > 0.03 * max(above.size, row.size)
 
 
-def _all_bold(row: Sequence[Line]) -> bool:
-    return all(line.bold for line in row)
-
-
-def starts_item(text: str) -> bool:
-    """Whether a line starts like a list item."""
-    return bool(BULLET.match(text) or NUMBERED.match(text))
-
-
-def _paragraph_begins(
-    block: Sequence[Sequence[Line]], above: Sequence[Line], row: Sequence[Line], right: float
-) -> bool:
-    """By an indent, or a short line that ends a sentence."""
-    em = max(row[0].size, 0.1)
-    left_of_block = min(r[0].box.l for r in block[1:]) if len(block) > 1 else block[0][0].box.l
-    indent = row[0].box.l - left_of_block
-    hanging = (len(block) > 1 and block[0][0].box.l < left_of_block - 0.7 * em) or starts_item(block[0][0].text)
-    short = above[-1].box.r < right - 3 * em
-    ends = above[-1].text.rstrip()[-1:] in '.!?:。！？”"'
+def _paragraph_begins(block: Sequence[_Row], row: _Row, below: _Row | None, column: _Column) -> bool:
+    """By an indent, by a hanging first line, or by a short line before it that ends a sentence."""
+    above, em = block[-1], row.size
+    short = above.right < column.right - 3 * em
+    margin = min(r.left for r in block[1:]) if len(block) > 1 else block[0].left
+    hanging = len(block) > 1 and block[0].left < margin - 0.7 * em
     if hanging:  # items and references: the next one begins where the first line began
-        return row[0].box.l < left_of_block - 0.7 * em and len(block) > 1
-    if 0.8 * em < indent < 4 * em and (ends or not short):
-        return ends
-    return short and ends
+        return row.left < margin - 0.7 * em
+    if starts_item(block[0].text) and len(block) == 1 and row.left > block[0].left + 0.7 * em:
+        return False
+    level = abs(row.left - block[0].left) < 0.5 * em
+    if below is not None and level and below.left > row.left + 0.7 * em and (above.ends or short):
+        return below.left < row.left + _INDENT[1] * em and not column.gap((below.base - row.base) / em)
+    indent = row.left - margin
+    if _INDENT[0] * em < indent < _INDENT[1] * em and not short:
+        returns = below is not None and abs(below.left - margin) < 0.4 * em and abs(above.left - margin) < 0.4 * em
+        return above.ends or returns
+    return short and above.ends

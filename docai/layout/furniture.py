@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from docai.layout.blocks import usual
+from docai.layout.body import usual
 from docai.types import Label, Line, Page
 from docai.writing import page_number
 
@@ -26,7 +26,7 @@ def edge_lines(lines: Sequence[Line], page: Page) -> list[tuple[Line, Label]]:
     """The lines of the outermost rows that are furniture, each with its label."""
     if len(lines) < 4 or page.height <= 0:
         return []
-    size = usual([(line.size, len(line.text)) for line in lines])
+    size = usual((line.size, len(line.text)) for line in lines)
     found: list[tuple[Line, Label]] = []
     for top in (True, False):
         found += _edge(lines, page, size, top=top)
@@ -65,7 +65,7 @@ def _is_furniture(
         return False
     gap = min(line.box.t for line in inner) - edge if top else page.height - edge - max(line.box.b for line in inner)
     numbered = any(page_number(line.text) is not None for line in row) or bool(_NUMBER_AT_END.search(text))
-    row_size = usual([(line.size, len(line.text)) for line in row])
+    row_size = usual((line.size, len(line.text)) for line in row)
     if row_size > 1.15 * size:
         return False
     smaller = row_size < _SMALLER * size and row[0].source == "text-layer"
