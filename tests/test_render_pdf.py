@@ -6,24 +6,11 @@ import io
 
 import numpy as np
 import pytest
-from conftest import make_pdf
 from PIL import Image, ImageDraw
 
 from docai.errors import InputError, PasswordError
 from docai.render.document import open_document
 from docai.types import Glyphs, PageContent
-
-
-def content_of(stream: str, extra: str = "") -> PageContent:
-    """What is read from a page of 300 x 200 points that a content stream draws."""
-    with open_document(make_pdf([stream], extra=extra)) as source:
-        return source.content(0)
-
-
-def glyphs_of(stream: str, extra: str = "") -> Glyphs:
-    glyphs = content_of(stream, extra).glyphs
-    assert glyphs is not None
-    return glyphs
 
 
 def pdf_of(*objects: str) -> bytes:
@@ -42,12 +29,30 @@ def stream(content: str, keys: str = "") -> str:
 
 
 PAGES = "<< /Type /Pages /Count 1 /Kids [4 0 R] >>"
+CATALOG = "<< /Type /Catalog /Pages 2 0 R >>"
 HELVETICA = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
 
 
 def page(keys: str, resources: str = "") -> str:
     fonts = "/Font << /F 3 0 R >>"
     return f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 300 200] /Resources << {fonts} {resources} >> {keys} >>"
+
+
+def page_pdf(content: str, keys: str = "", resources: str = "") -> bytes:
+    """A PDF of one page of 300 x 200 points that a content stream draws; its object is number 4."""
+    return pdf_of(CATALOG, PAGES, HELVETICA, page(f"/Contents 5 0 R {keys}", resources), stream(content))
+
+
+def content_of(content: str, extra: str = "") -> PageContent:
+    """What is read from a page of 300 x 200 points that a content stream draws."""
+    with open_document(page_pdf(content, extra)) as source:
+        return source.content(0)
+
+
+def glyphs_of(content: str, extra: str = "") -> Glyphs:
+    glyphs = content_of(content, extra).glyphs
+    assert glyphs is not None
+    return glyphs
 
 
 @pytest.mark.parametrize(
@@ -92,7 +97,7 @@ def test_a_slant_that_fakes_italics_widens_no_box() -> None:
 
 @pytest.mark.parametrize(("rotate", "angle"), [(0, 0), (90, 90), (180, 180), (270, 270)])
 def test_a_page_is_read_as_it_is_displayed(rotate: int, angle: int) -> None:
-    data = make_pdf(["BT /F 20 Tf 120 100 Td (A) Tj ET"], extra=f"/Rotate {rotate} /CropBox [100 50 200 150]")
+    data = page_pdf("BT /F 20 Tf 120 100 Td (A) Tj ET", f"/Rotate {rotate} /CropBox [100 50 200 150]")
     with open_document(data) as source:
         shown, glyphs = source.page(0), source.content(0).glyphs
         assert glyphs is not None
@@ -118,8 +123,7 @@ def test_vertical_writing_keeps_the_boxes_of_its_characters() -> None:
         " /ItalicAngle 0 /Ascent 1317 /Descent -349 /CapHeight 742 /StemV 80 >>"
     )
     text = stream("BT /F 20 Tf 1 0 0 1 200 180 Tm <65E5672C8A9E> Tj ET")
-    catalog = "<< /Type /Catalog /Pages 2 0 R >>"
-    with open_document(pdf_of(catalog, PAGES, font, page("/Contents 5 0 R"), text, cid, descriptor)) as source:
+    with open_document(pdf_of(CATALOG, PAGES, font, page("/Contents 5 0 R"), text, cid, descriptor)) as source:
         glyphs = source.content(0).glyphs
     assert glyphs is not None
     assert "".join(map(chr, glyphs.codepoints)) == "日本語"
@@ -138,9 +142,7 @@ def test_vertical_writing_keeps_the_boxes_of_its_characters() -> None:
     ],
 )
 def test_text_that_does_not_show_is_flagged(drawn: str, flag: int) -> None:
-    catalog = "<< /Type /Catalog /Pages 2 0 R >>"
-    clear = page("/Contents 5 0 R", "/ExtGState << /G << /ca 0 >> >>")
-    with open_document(pdf_of(catalog, PAGES, HELVETICA, clear, stream(drawn))) as source:
+    with open_document(page_pdf(drawn, resources="/ExtGState << /G << /ca 0 >> >>")) as source:
         glyphs = source.content(0).glyphs
     assert glyphs is not None
     assert glyphs.flags.tolist() == [flag]
@@ -159,8 +161,7 @@ def test_a_form_clips_the_text_in_it() -> None:
     )
     form = form.replace("/BBox", "/Resources << /Font << /F 3 0 R >> >> /BBox")
     drawn = stream("q 0 0 90 200 re W n 1 0 0 1 20 20 cm /X Do Q")
-    catalog = "<< /Type /Catalog /Pages 2 0 R >>"
-    objects = (catalog, PAGES, HELVETICA, page("/Contents 5 0 R", "/XObject << /X 6 0 R >>"), drawn, form)
+    objects = (CATALOG, PAGES, HELVETICA, page("/Contents 5 0 R", "/XObject << /X 6 0 R >>"), drawn, form)
     with open_document(pdf_of(*objects)) as source:
         glyphs = source.content(0).glyphs
     assert glyphs is not None
@@ -208,20 +209,18 @@ def form_pdf() -> bytes:
         "<< /Type /Catalog /Pages 2 0 R /AcroForm << /Fields [6 0 R 7 0 R 8 0 R 9 0 R] /NeedAppearances true"
         " /DA (/F 0 Tf 0 g) /DR << /Font << /F 3 0 R >> >> >> >>"
     )
-    widget = "<< /Type /Annot /Subtype /Widget /F 4 /P 4 0 R"
+    widget = "<< /Type /Annot /Subtype /Widget /P 4 0 R"
     return pdf_of(
         catalog,
         PAGES,
         HELVETICA,
         page("/Contents 5 0 R /Annots [6 0 R 7 0 R 8 0 R 9 0 R 10 0 R]"),
         stream("BT /F 12 Tf 20 150 Td (Name:) Tj ET"),
-        f"{widget} /FT /Tx /T (name) /V (Grace Hopper) /Rect [60 145 200 165] /DA (/F 12 Tf 0 g) >>",
-        f"{widget} /FT /Tx /T (secret) /V (never shown) /F 2 /Rect [60 120 200 140] /DA (/F 12 Tf 0 g) >>".replace(
-            "/F 4 ", ""
-        ),
-        f"{widget} /FT /Btn /T (yes) /V /Yes /AS /Yes /Rect [60 100 75 115] >>",
-        f"{widget} /FT /Btn /T (no) /V /Off /AS /Off /Rect [80 100 95 115] >>",
-        "<< /Type /Annot /Subtype /FreeText /Contents (a note) /Rect [60 50 200 80] /DA (/Helv 12 Tf 0 g) /F 4 >>",
+        f"{widget} /F 4 /FT /Tx /T (name) /V (Grace Hopper) /Rect [60 145 200 165] /DA (/F 12 Tf 0 g) >>",
+        f"{widget} /F 2 /FT /Tx /T (hidden) /V (never shown) /Rect [60 120 200 140] /DA (/F 12 Tf 0 g) >>",
+        f"{widget} /F 4 /FT /Btn /T (yes) /V /Yes /AS /Yes /Rect [60 100 75 115] >>",
+        f"{widget} /F 4 /FT /Btn /T (no) /V /Off /AS /Off /Rect [80 100 95 115] >>",
+        "<< /Type /Annot /Subtype /FreeText /F 4 /Contents (a note) /Rect [60 50 200 80] /DA (/Helv 12 Tf 0 g) >>",
     )
 
 
@@ -242,7 +241,7 @@ def test_values_of_form_fields_and_notes_are_text() -> None:
 def test_links_lead_to_addresses_and_pages() -> None:
     links = (
         "/Annots [<< /Type /Annot /Subtype /Link /Rect [10 10 50 30] /A << /S /URI /URI (https://example.org) >> >>"
-        " << /Type /Annot /Subtype /Link /Rect [60 10 90 30] /Dest [5 0 R /Fit] >>]"
+        " << /Type /Annot /Subtype /Link /Rect [60 10 90 30] /Dest [4 0 R /Fit] >>]"
     )
     first, second = content_of("", links).links
     assert (first.target, first.box.as_tuple()) == ("https://example.org", (10, 170, 50, 190))
@@ -268,7 +267,7 @@ def test_an_error_is_not_blamed_on_the_file_before(locked_pdf: tuple[bytes, str]
 
 def test_a_pdf_without_pages_says_so() -> None:
     with pytest.raises(InputError, match="no pages"):
-        open_document(pdf_of("<< /Type /Catalog /Pages 2 0 R >>", "<< /Type /Pages /Count 0 /Kids [] >>"))
+        open_document(pdf_of(CATALOG, "<< /Type /Pages /Count 0 /Kids [] >>"))
 
 
 def test_a_file_that_needs_no_password_opens_with_any(tiny_pdf: bytes) -> None:
@@ -282,6 +281,6 @@ def test_a_broken_table_of_objects_is_mended_and_said_so(tiny_pdf: bytes) -> Non
 
 
 def test_a_huge_page_is_drawn_smaller() -> None:
-    with open_document(make_pdf(["0 0 20000 20000 re f"], size=(40_000, 40_000))) as source:
+    with open_document(page_pdf("0 0 20000 20000 re f").replace(b"300 200]", b"40000 40000]")) as source:
         height, width, _ = source.page(0).pixels(144).shape
         assert height * width <= 25_000_000
