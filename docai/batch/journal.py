@@ -42,7 +42,11 @@ class Journal:
             self._done = (self.folder / "done.jsonl").open("ab")
         except OSError as error:
             raise OutputError(f"cannot write to {out}: {error.strerror or error}") from error
-        _hold(self._lock, out)
+        try:
+            _hold(self._lock, out)
+        except OutputError:
+            self.close()
+            raise
         self._finished = {line["key"]: line for line in _lines(self.folder / "done.jsonl") if "key" in line}
 
     def close(self) -> None:
