@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import groupby
+from typing import TYPE_CHECKING
 
-from docai.export.figures import crop, data_uri, is_latex, is_picture, picture_names, png_of
+from docai.export.figures import crop, data_uri, is_latex, is_picture, picture_names, pixels_of, png_of
 from docai.export.flow import Piece, children_around, pieces
 from docai.export.footnotes import Footnotes, match_footnotes
 from docai.export.grid import html_table, text_rows
@@ -15,7 +16,12 @@ from docai.export.lists import Item, nested
 from docai.export.options import ExportOptions, as_url, image_folder
 from docai.types import Block, Document, Label, Page, Table
 
+if TYPE_CHECKING:
+    from docai.types import RGB
+
 _PROSE = 4  # words a line, on average, from which on the text within a figure is more than its labels
+
+_PRINTED_RULE = re.compile(r"^(?:[-=_*~]\s?){5,}$")  # a line of signs, as receipts part their sections
 
 
 def render(document: Document, options: ExportOptions) -> str:
@@ -33,6 +39,7 @@ class Markdown:
         self.names = picture_names(document) if options.images != "none" else {}
         self.footnotes: Footnotes = match_footnotes(self.flow)
         self.seen: set[int] = set()
+        self.drawn: tuple[int, RGB | None] = (-1, None)
 
     def text(self) -> str:
         parts = [part for part in self._parts() if part]
@@ -82,6 +89,8 @@ class Markdown:
         return self._inline(piece)
 
     def _inline(self, piece: Piece) -> str:
+        if _PRINTED_RULE.match(piece.text):
+            return "---"
         return inline(piece.text, piece.spans, self.footnotes.references.get(piece.block.id, ()))
 
     def _picture(self, piece: Piece) -> str:
@@ -95,11 +104,20 @@ class Markdown:
     def _image(self, block: Block, page: Page) -> str:
         alt = inline(alt_text(block)).replace("[", "\\[").replace("]", "\\]").replace("\n", " ")
         if self.options.images == "embed":
-            target = data_uri(png_of(crop(page, page.pixels(self.options.dpi), block.box)), "image/png")
+            pixels = self._pixels(page)
+            if pixels is None:
+                return alt
+            target = data_uri(png_of(crop(page, pixels, block.box)), "image/png")
         else:
             target = as_url(f"{self.folder}/{self.names[block.id]}")
         image = f"![{alt}]({target})"
         return f"{image}\n\n{inline(block.text)}" if is_prose(block) else image
+
+    def _pixels(self, page: Page) -> RGB | None:
+        """The page's pixels, kept for the next figure on it."""
+        if self.drawn[0] != page.index:
+            self.drawn = page.index, pixels_of(page, self.options.dpi)
+        return self.drawn[1]
 
 
 def alt_text(block: Block) -> str:
