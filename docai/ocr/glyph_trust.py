@@ -13,6 +13,7 @@ from docai.ocr.symbol_fonts import symbol, tex_sign
 from docai.types import Glyphs
 
 Mask = NDArray[np.bool_]
+Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 _BROKEN = 0.3  # share of a font's characters without meaning from which on none of them is believed
@@ -70,16 +71,23 @@ def _says_nothing(glyphs: Glyphs) -> Mask:
     return bad
 
 
-def _unusualness(glyphs: Glyphs, rows: NDArray[np.int64], fonts: int) -> tuple[Floats, Floats]:
-    """By font: how unusual its pairs of neighbouring letters are on average, and their number."""
-    letters, font = letter_numbers(glyphs.codepoints[rows]), np.clip(glyphs.fonts[rows], 0, None)
-    pair = np.flatnonzero((letters[1:] >= 0) & (letters[:-1] >= 0) & (np.diff(rows) == 1) & (np.diff(font) == 0))
+def _unusualness(glyphs: Glyphs, rows: Ints, fonts: int) -> tuple[Floats, Ints]:
+    """By font: how unusual its pairs of neighbouring letters are on average, and the number of different ones.
+
+    Only words of four letters and more count: abbreviations and part numbers follow no language.
+    """
+    letters, font = letter_numbers(glyphs.codepoints[rows]), np.clip(glyphs.fonts[rows], 0, None).astype(np.int64)
+    linked = (letters[1:] >= 0) & (letters[:-1] >= 0) & (np.diff(rows) == 1) & (np.diff(font) == 0)
+    word = np.concatenate(([0], np.cumsum(~linked)))
+    pair = np.flatnonzero(linked & (np.bincount(word)[word[1:]] >= 4))
     score = UNUSUALNESS[letters[pair], letters[pair + 1]]
-    pairs = np.bincount(font[pair], minlength=fonts).astype(np.float64)
-    return np.bincount(font[pair], weights=score, minlength=fonts) / np.maximum(pairs, 1), pairs
+    count = np.bincount(font[pair], minlength=fonts)
+    different = np.unique((font[pair] * 26 + letters[pair]) * 26 + letters[pair + 1])
+    mean = np.bincount(font[pair], weights=score, minlength=fonts) / np.maximum(count, 1)
+    return mean, np.bincount(different // 676, minlength=fonts)
 
 
-def _soup(glyphs: Glyphs, rows: NDArray[np.int64], total: NDArray[np.int64]) -> Mask:
+def _soup(glyphs: Glyphs, rows: Ints, total: Ints) -> Mask:
     """Fonts that show hardly more than assorted signs, as glyph numbers taken for characters do."""
     soup = np.zeros(len(total), np.bool_)
     codes, fonts = glyphs.codepoints[rows], np.clip(glyphs.fonts[rows], 0, None)

@@ -21,7 +21,7 @@ _TABLE = (
 )
 UNUSUALNESS: NDArray[np.int64] = np.array(list(map(int, _TABLE.replace(" ", ""))), np.int64).reshape(26, 26)
 IMPLAUSIBLE = 5.6  # mean over a text from which on it is no language
-ENOUGH = 40  # pairs that it takes to tell
+ENOUGH = 30  # different pairs that it takes to tell
 
 
 def letter_numbers(codes: NDArray[np.uint32]) -> NDArray[np.int64]:
