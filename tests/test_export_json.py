@@ -7,7 +7,6 @@ from typing import Any
 
 import orjson
 import pytest
-from export_samples import Blocks, document, rich
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from docai.errors import InputError, UsageError
 from docai.export.formats import FORMATS, export, suffix
 from docai.export.json import SCHEMA, block_from, block_json, load, number
 from docai.types import Block, Box, Cell, Label, Line, Region, Span, Table, Word
+from tests.export_samples import Blocks, document, rich
 
 sizes = st.floats(-1e5, 1e5).map(number)
 texts = st.text(max_size=8)

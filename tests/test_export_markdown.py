@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from export_samples import Blocks, document, rich, spanned, table
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from docai.export.inline import inline
 from docai.export.markdown import cell_markdown, fenced, table_markdown
 from docai.export.text import aligned, width
 from docai.types import Document, Label, Span
+from tests.export_samples import Blocks, document, rich, spanned, table
 
 
 def markdown(doc: Document, **options: Any) -> str:

@@ -9,7 +9,6 @@ from typing import Any
 
 import orjson
 import pytest
-from export_samples import Blocks, document, rich, spanned, table
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from docai.export.formats import ExportOptions, export
 from docai.export.markdown import table_markdown
 from docai.export.split_table import table_parts
 from docai.types import Box, Cell, Document, Label, Table
+from tests.export_samples import Blocks, document, rich, spanned, table
 
 
 def records(doc: Document, format: str, **options: Any) -> list[Any]:

@@ -7,12 +7,12 @@ from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
-from export_samples import Blocks, document, line, page, rich
 
 from docai.export.formats import ExportOptions, export
 from docai.export.markup import element, escaped
 from docai.export.words import PixelFrame, lines_of, words_of
 from docai.types import Box, Line, Word
+from tests.export_samples import Blocks, document, line, page, rich
 
 ALTO = {"a": "http://www.loc.gov/standards/alto/ns-v4#"}
 XHTML = {"h": "http://www.w3.org/1999/xhtml"}
