@@ -95,8 +95,7 @@ class PdfFile:
         with drawn_in(self._document, index, page.raw, annotations) as drawn:
             objects = read_objects(drawn, frame)
             columns, fonts = read_glyphs(drawn, frame, objects.clips)
-        columns = with_marks(columns, annotations.marks, frame)
-        fonts = fonts or [["", 400, False, False]]
+        columns = with_marks(columns, fonts, annotations.marks, frame)
         notes = ["the page's drawing is too large to be read whole"] if objects.cut_short else []
         if len(columns["codepoints"]) >= MOST_CHARACTERS:
             notes.append(f"only the first {MOST_CHARACTERS} characters of the page are read")

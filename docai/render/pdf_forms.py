@@ -91,16 +91,20 @@ def _flat_page(copy: Any, document: Any, index: int, leave_out: list[int]) -> An
     return copy[0] if flat else None
 
 
-def with_marks(columns: dict[str, NDArray[Any]], marks: Marks, frame: Frame) -> dict[str, NDArray[Any]]:
-    """Columns of `Glyphs` with a ballot box for each check box and radio button behind them."""
+def with_marks(
+    columns: dict[str, NDArray[Any]], fonts: list[list[Any]], marks: Marks, frame: Frame
+) -> dict[str, NDArray[Any]]:
+    """Columns of `Glyphs` with a ballot box for each check box and radio button behind them, in a font of its own."""
     if not marks:
         return columns
     boxes = boxes_through(frame.affine(), np.asarray([rect for rect, _ in marks], np.float64))
-    more = {
+    more: dict[str, Any] = {
+        "fonts": np.full(len(marks), len(fonts)),
         "codepoints": [_CHECKED if checked else _UNCHECKED for _, checked in marks],
         "boxes": boxes,
         "sizes": np.minimum(boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]),
     }
+    fonts.append(["", 400, False, False])
     return {
         name: np.concatenate([column, np.asarray(more.get(name, np.zeros(len(marks))), column.dtype)])
         for name, column in columns.items()

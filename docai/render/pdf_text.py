@@ -23,8 +23,7 @@ from docai.types import Glyphs
 _FIXED_PITCH, _ITALIC, _FORCE_BOLD = 1 << 0, 1 << 6, 1 << 18  # font flags, ISO 32000-1 table 123
 _ASCENT, _DESCENT = 0.78, 0.22  # of the font size: one height for every font, since many files state nonsense
 _HIDDEN_MODES = (raw.FPDF_TEXTRENDERMODE_INVISIBLE, raw.FPDF_TEXTRENDERMODE_CLIP)
-_HYPHENS = (0x02, 0xFFFE)  # what pdfium gives for a hyphen that splits a word at a line end
-_MADE = (0x20, 0x0D, 0x0A, *_HYPHENS)  # characters that pdfium may have added itself
+_LAST_MADE = 0x20  # up to here are the characters that pdfium adds itself: spaces, line ends and marked hyphens
 _PALE = 240  # of 255, in each colour
 _STEP = 4  # characters between two looks at the text object
 _BOLD_NAMES = ("bold", "black", "heavy", "-bd", "cmbx", "sfbx", "ecbx", "lmbx", "-medi", "cmssbx", "cmb10")
@@ -33,12 +32,12 @@ _MONO_NAMES = ("mono", "courier", "consol", "typewriter", "cmtt")
 MOST_CHARACTERS = 400_000  # of one page
 
 _get_unicode = bare("FPDFText_GetUnicode", ctypes.c_uint)
-_get_object = bare("FPDFText_GetTextObject", ctypes.c_void_p)
+_get_object = bare("FPDFText_GetTextObject", ctypes.c_size_t)  # the address; 0 for none
 _get_box = bare("FPDFText_GetLooseCharBox")
 _get_size = bare("FPDFText_GetFontSize", ctypes.c_double)
 _get_matrix = bare("FPDFText_GetMatrix")
 _get_map_error = bare("FPDFText_HasUnicodeMapError")
-_get_font = bare("FPDFTextObj_GetFont", ctypes.c_void_p)
+_get_font = bare("FPDFTextObj_GetFont", ctypes.c_size_t)
 _get_mode = bare("FPDFTextObj_GetTextRenderMode")
 _get_color = bare("FPDFPageObj_GetFillColor")
 
@@ -93,7 +92,7 @@ def _read(text_page: Any, count: int, frame: Frame, clips: Mapping[int, Any]) ->
     flags = np.append(np.uint8(0), _hidden(handles))[numbers]
     flags |= _unmapped(handle, fonts[run_of], codepoints, objects)
     flags |= np.where(objects == 0, np.uint8(Glyphs.GENERATED), np.uint8(0))
-    flags |= np.where(np.isin(codepoints, _HYPHENS), np.uint8(Glyphs.HYPHEN), np.uint8(0))
+    flags |= np.where(_are_hyphens(codepoints), np.uint8(Glyphs.HYPHEN), np.uint8(0))
     _, rects = table(_get_box, (repeat(handle), range(count)), count, ctypes.c_float, width=4)
     boxes = _boxes(rects, runs, frame)
     flags |= _clipped(boxes, addresses, numbers, clips)
@@ -132,14 +131,19 @@ def _objects(handle: Handle, codepoints: NDArray[np.uint32]) -> NDArray[np.int64
     same = (seen[1:] == seen[:-1]) & (seen[1:] != 0)
     span = np.minimum(np.arange(count) // _STEP, len(same) - 1)  # between which two samples a character stands
     objects = np.where(same[span], seen[span], 0)
-    unsure = np.flatnonzero(~same[span] | np.isin(codepoints, _MADE))
+    unsure = np.flatnonzero(~same[span] | (codepoints <= _LAST_MADE) | _are_hyphens(codepoints))
     objects[unsure] = _look(handle, unsure)
     return objects
 
 
+def _are_hyphens(codepoints: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    """What pdfium gives for a hyphen that splits a word at a line end."""
+    hyphens: NDArray[np.bool_] = (codepoints == 0x02) | (codepoints == 0xFFFE)
+    return hyphens
+
+
 def _look(handle: Handle, places: NDArray[np.intp]) -> NDArray[np.int64]:
-    found = map(_get_object, repeat(handle), places.tolist())
-    return np.fromiter((address or 0 for address in found), np.int64, len(places))
+    return each(_get_object, (repeat(handle), places.tolist()), "int64", len(places))
 
 
 def _runs(handle: Handle, firsts: NDArray[np.intp], run_of: NDArray[np.int64], frame: Frame) -> _Runs:
@@ -169,10 +173,11 @@ def _fonts(
     """Each run's index into the font table (0 for the first row, of added characters), and the table."""
     if not handles:
         return np.zeros(1, np.int32), [["", 400, False, False]]
-    keys = np.fromiter((address or 0 for address in map(_get_font, handles)), np.int64, len(handles))
-    _, first, index = np.unique(keys, return_index=True, return_inverse=True)
-    described = [_describe(text_page, int(firsts[run])) for run in first]
-    return np.append(0, index).astype(np.int32), described
+    keys = each(_get_font, (handles,), "int64", len(handles))
+    _, run, index = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(firsts[run])  # as they appear: addresses are others in every process
+    described = [_describe(text_page, char) for char in firsts[run][order].tolist()]
+    return np.append(0, np.argsort(order)[index]).astype(np.int32), described
 
 
 def _describe(text_page: Any, char: int) -> list[Any]:
