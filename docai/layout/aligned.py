@@ -8,16 +8,15 @@ from itertools import pairwise
 from statistics import median
 
 from docai.geometry import union
+from docai.layout.captions import is_caption
 from docai.layout.gaps import Gap, open_gaps
 from docai.layout.grid import CURRENCY, Piece, is_number, is_year, pieces_of, visual_rows
-from docai.layout.ruled import is_code
 from docai.types import Box, Line
 
 _GAP = 0.9  # em: words further apart may be in two columns
 _LONG = 6  # words: a line of this many or more may be running text
 _ROWS = 3  # rows with text in several columns that a table has at least
 _LEADER = re.compile(r"(?:\.\s?){4,}|…{2,}|_{4,}")
-_CAPTION = re.compile(r"^(?:table|tab\.|figure|fig\.|chart|exhibit|tableau|tabelle|表|图|圖|표)\s*[\dIVXA-Z]", re.I)
 
 
 def aligned_tables(lines: Sequence[Line], em: float) -> list[Box]:
@@ -67,6 +66,8 @@ def _chains(rows: Sequence[Sequence[Piece]], walls: Sequence[Box], em: float) ->
             home = None
             for chain in open_chains:
                 last = union(p.box for p in chain[-1])
+                if is_caption(part[0].line.text) or any(last.cy < w.cy < box.cy and _shared(box, w) > 0 for w in walls):
+                    continue
                 if box.cy - last.cy < 2.6 * max(em, last.height) and _shared(box, _span(chain)) > 0:
                     home = chain
                     break
@@ -150,7 +151,7 @@ def _step(above: Sequence[Piece], below: Sequence[Piece]) -> float:
 
 def _trimmed(chain: Rows) -> Rows:
     """Without captions, headings and notes before and after the rows with several texts."""
-    full = [i for i, row in enumerate(chain) if len(row) > 1 and not _CAPTION.match(row[0].text)]
+    full = [i for i, row in enumerate(chain) if len(row) > 1 and not is_caption(row[0].line.text)]
     if not full:
         return []
     first, last = full[0], full[-1]
@@ -164,16 +165,18 @@ def _heads(row: Sequence[Piece], below: Sequence[Piece]) -> bool:
     piece, stub = row[0].box, below[0].box
     right = max(p.box.r for p in below)
     close = below[0].box.t - piece.b < 0.8 * piece.height
-    return close and len(row) == 1 and piece.l > stub.l + 2 * piece.height and piece.r < right + piece.height
+    return close and len(row) == 1 and not row[0].text[0].islower() and piece.l > stub.l + 2 * piece.height and piece.r < right + piece.height
 
 
 def _convincing(rows: Rows, several: Rows, gaps: Sequence[Gap]) -> bool:
     """Whether aligned rows are a table: columns of numbers, or short texts in three columns and more."""
     columns = _columns(rows, gaps)
-    if _leaders(rows) or is_code([p.line for row in rows for p in row]) or _contents(columns):
+    if _code([p for row in rows for p in row]) or _contents(columns):
         return False
     numeric = [c for c in columns if len(c) >= _ROWS and sum(is_number(p.text) for p in c) >= 0.6 * len(c)]
     values = [c for c in numeric if any(re.search(r"\d", p.text) for p in c)]
+    if _leaders(rows) and len(values) < 2:
+        return False
     if len(values) >= 2 and len(columns) >= 2:
         return True
     filled = [c for c in columns if len(c) >= 0.6 * len(several)]
@@ -199,6 +202,12 @@ def _leaders(rows: Rows) -> bool:
     """Dot leaders: a table of contents, or a form."""
     dotted = sum(any(_LEADER.search(p.text) for p in row) for row in rows)
     return dotted >= 0.3 * len(rows)
+
+
+def _code(pieces: Sequence[Piece]) -> bool:
+    """A font of fixed width, and not for the sake of numbers."""
+    mono = sum(p.line.mono for p in pieces)
+    return mono > 0.6 * len(pieces) and sum(is_number(p.text) for p in pieces) < 0.4 * len(pieces)
 
 
 def _contents(columns: Sequence[Sequence[Piece]]) -> bool:

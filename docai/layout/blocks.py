@@ -22,9 +22,9 @@ NUMBERED = re.compile(
 CAPTION = re.compile(
     r"^(?:(?:Fig(?:ure|\.)?|FIG(?:URE|\.)?|Table|TABLE|Tab\.|Scheme|Chart|Algorithm|Listing|Box|Plate|Exhibit"
     r"|Abb(?:ildung|\.)|Tabelle|Figura|Tableau|Cuadro|Tabla|Рис\.|Таблица)\s*(?:\d+|[IVX]+\b|[A-Z]\.?\d+)"
-    r"|\[?[図表图그림<]+\s*\d+)"
+    r"|[\[<]?(?:図|表|图|圖|그림|표)\s*\d+)"
 )
-_SENTENCE_END = re.compile(r"[.!?:。！？：；;][\"”’'»」)\]]*[\d¹²³⁰-⁹*†‡,\s]*$|[\"”」](?:\s*\d+)?$")
+_SENTENCE_END = re.compile(r"[.!?:。！？：；;][\"”’'»」)\]]*[\d¹²³⁰-⁹*†‡,]*$|[\"”」](?:\s*\d+)?$")
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,10 @@ class _Row:
         return all(line.bold for line in self.lines)
 
     @property
+    def mono(self) -> bool:
+        return all(line.mono for line in self.lines)
+
+    @property
     def text(self) -> str:
         return self.lines[0].text
 
@@ -94,6 +98,11 @@ class _Row:
     def ends(self) -> bool:
         """Whether it ends a sentence."""
         return bool(_SENTENCE_END.search(self.lines[-1].text))
+
+
+def is_separator(text: str) -> bool:
+    """Whether a line is drawn with characters: "-----", "= = =", ". . . . ."."""
+    return len(text) > 4 and sum(c.isalnum() for c in text) < 2
 
 
 def starts_item(text: str) -> bool:
@@ -170,9 +179,13 @@ def _parted(block: Sequence[_Row], row: _Row, below: _Row | None, column: _Colum
     if column.gap((row.base - above.base) / row.size):
         return True
     short = above.right < column.right - 2 * size
+    if above.mono and row.mono and not body.mono:
+        return False
+    if is_separator(above.text) or is_separator(row.text):
+        return True
     if above.bold != row.bold and (short or above.ends) and not CAPTION.match(block[0].text):
         return True
-    if not body.recognised and _other_type(above, row) and (short or above.ends):
+    if not body.recognised and _other_type(above, row):
         return True
     if starts_item(row.text) and (above.ends or short or starts_item(block[0].text) or row.left > above.left + size):
         return True

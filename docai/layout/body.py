@@ -7,20 +7,22 @@ from dataclasses import dataclass
 
 from docai.types import Line
 
+_COMMON = 0.15  # share of the characters from which on a font is one of the running text
+
 
 @dataclass(frozen=True, slots=True)
 class Body:
     """How most of a page's text is set.
 
     `recognised`: its sizes are heights of what was seen, which vary with the letters of a line. `leading`: from
-    baseline to baseline, in sizes; None where no two lines tell.
+    baseline to baseline, in sizes; None where no two lines tell. `fonts`: those that much of it is set in.
     """
 
     size: float
     bold: bool = False
     recognised: bool = False
     mono: bool = False
-    font: str = ""
+    fonts: frozenset[str] = frozenset()
     leading: float | None = None
 
     @property
@@ -57,7 +59,7 @@ def body_of(lines: Sequence[Line]) -> Body:
         bold=bold * 2 > total,
         recognised=recognised * 2 > total,
         mono=mono * 2 > total,
-        font=max(fonts, key=lambda name: fonts[name]),
+        fonts=frozenset(name for name, n in fonts.items() if n > _COMMON * total),
         leading=_leading(lines),
     )
 
@@ -72,7 +74,11 @@ def _leading(lines: Sequence[Line]) -> float | None:
             step = below.box.b - line.box.b
             if step > 2.5 * size:
                 break
-            if step > 0.8 * size and abs(below.box.l - line.box.l) < 2 * size and abs(below.size - line.size) < size / 4:
+            if (
+                step > 0.8 * size
+                and abs(below.box.l - line.box.l) < 2 * size
+                and abs(below.size - line.size) < size / 4
+            ):
                 steps.append((step / size, min(len(line.text), len(below.text))))
                 break
     return usual(steps) if len(steps) > 2 else None

@@ -35,10 +35,12 @@ class EmbeddedDetector:
         lines, rules = _seen(page, lines, content)
         tables = find_tables(page, lines, rules, content.fills)
         free = [line for line in lines if not _held(line.box, [t.box for t in tables])]
-        figures = [box for box in find_figures(page, free, content) if not _held(box, [t.box for t in tables])]
+        body = body_of(lines)
+        figures = find_figures(page, free, content, body)
+        figures = [box for box in figures if not _held(box, [t.box for t in tables])]
         free = [line for line in free if not _held(line.box, figures)]
         fixed = [*tables, *(Region(box, Label.FIGURE) for box in figures)]
-        regions = _Sheet(page, body_of(lines), rules).regions(free, fixed)
+        regions = _Sheet(page, body, rules).regions(free, fixed)
         return [replace(region, order=n) for n, region in enumerate(regions)]
 
 

@@ -2,30 +2,45 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-from docai.geometry import grow, inside, overlap_area, union
-from docai.types import Box, Line, Page, PageContent
+from docai.geometry import clip, grow, inside, overlap_area, union, x_overlap, y_overlap
+from docai.layout.body import Body
+from docai.types import Box, Line, Page, PageContent, Rule
 
 _SMALLEST = 0.004  # of the page: smaller pictures are logos, icons and bullets
-_BACKGROUND = 0.8  # of the page: a picture this large is its background, or the scan itself
+_BACKGROUND = 0.7  # of the page: a picture this large is its background, or the scan itself
 _PARTS = 4  # drawings that make a figure: fewer are ornaments of text
+_NEAR = 0.018  # of the page width, between the parts of a drawing
+_SIDE = 0.05  # of the page width, between the drawings and pictures of one figure
+_PART_NAME = re.compile(r"^\(?[a-zA-Z]\)$")
+_BANNER = 1.2  # times the body size: type on a picture that is no label in it
+_TEXT = 0.22  # of a figure's area that long lines of text may cover; more is text with a picture behind it
+_LONG = 25  # characters
 
 
-def find_figures(page: Page, lines: Sequence[Line], content: PageContent) -> list[Box]:
-    """Boxes of figures on an upright page."""
-    pictures = [box for box in content.pictures if _SMALLEST < box.area / page.box.area < _BACKGROUND]
+def find_figures(page: Page, lines: Sequence[Line], content: PageContent, body: Body) -> list[Box]:
+    """Boxes of figures on an upright page. `lines` are those outside of tables."""
+    if page.box.area <= 0:
+        return []
+    pictures = [clip(box, page.box) for box in content.pictures]
+    pictures = [box for box in pictures if _SMALLEST < box.area / page.box.area < _BACKGROUND]
     clusters = [box for box, parts in _clusters(content.drawings, page) if parts >= _PARTS]
-    drawn = [box for box in clusters if _SMALLEST * 2 < box.area / page.box.area < _BACKGROUND]
-    drawn = [box for box in drawn if not _is_text_frame(box, lines)]
-    return _merged([*pictures, *drawn])
+    drawn = [_with_rules(box, content.rules, page) for box in clusters]
+    drawn = [box for box in drawn if _SMALLEST * 2 < box.area / page.box.area < _BACKGROUND]
+    figures = [box for box in _merged([*pictures, *drawn]) if not _is_ground(box, lines, body)]
+    figures = _neighbours(figures, lines, body, page)
+    return [_with_labels(box, lines, body) for box in figures]
 
 
 def _clusters(boxes: Sequence[Box], page: Page) -> list[tuple[Box, int]]:
     """Drawings that touch or nearly touch, as (box, number of parts)."""
-    near = 0.012 * page.width
+    near = _NEAR * page.width
     found: list[tuple[Box, int]] = []
-    for box in sorted(boxes, key=lambda b: (b.t, b.l)):
+    for box in sorted((clip(b, page.box) for b in boxes), key=lambda b: (b.t, b.l)):
+        if box.area > _BACKGROUND * page.box.area:
+            continue
         merged, parts, rest = box, 1, []
         for other, count in found:
             if overlap_area(grow(other, near), grow(merged, 0.1)) > 0:
@@ -36,13 +51,64 @@ def _clusters(boxes: Sequence[Box], page: Page) -> list[tuple[Box, int]]:
     return found
 
 
-def _is_text_frame(box: Box, lines: Sequence[Line]) -> bool:
-    """A frame or ornament around running text is no figure: text lines fill it."""
-    held = [line for line in lines if inside(line.box, box) > 0.6]
-    return sum(line.box.area for line in held if len(line.text) > 25) > 0.25 * box.area
+def _with_rules(box: Box, rules: Sequence[Rule], page: Page) -> Box:
+    """A drawing with the straight strokes that touch it: axes, frames of legends, arrows."""
+    reach = grow(box, _NEAR * page.width)
+    longest = 1.5 * max(box.width, box.height)
+    touching = [
+        rule.box
+        for rule in rules
+        if overlap_area(grow(rule.box, 0.1), reach) > 0 and max(rule.box.width, rule.box.height) < longest
+    ]
+    return clip(union((box, *touching)), page.box)
 
 
-def _merged(boxes: list[Box]) -> list[Box]:
+def _is_ground(box: Box, lines: Sequence[Line], body: Body) -> bool:
+    """Whether a picture lies behind text: a banner with a heading on it, a frame around paragraphs."""
+    held = [line for line in lines if line.source == "text-layer" and inside(line.box, box) > 0.6]
+    if not held:
+        return False
+    if sum(line.box.area for line in held if len(line.text) > _LONG) > _TEXT * box.area:
+        return True
+    tallest = max(line.size for line in held)
+    if box.height < 3.5 * tallest and sum(line.box.width for line in held) > 0.2 * box.width:
+        return True
+    large = [line for line in held if line.size > _BANNER * body.size and any(c.isalpha() for c in line.text)]
+    return len(large) * 2 >= len(held) and box.height < 12 * tallest
+
+
+def _neighbours(boxes: Sequence[Box], lines: Sequence[Line], body: Body, page: Page) -> list[Box]:
+    """Figures with those that stand beside or below each other, with nothing but labels between, made one."""
+    prose = [line.box for line in lines if len(line.text) > _LONG or line.size > _BANNER * body.size]
+    found: list[Box] = []
+    for box in sorted(boxes, key=lambda b: (b.t, b.l)):
+        for other in [*found]:
+            whole = union((box, other))
+            if _are_near(box, other, _SIDE * page.width) and not any(overlap_area(p, whole) > 0 for p in prose):
+                found.remove(other)
+                box = whole
+        found.append(box)
+    return found
+
+
+def _are_near(a: Box, b: Box, reach: float) -> bool:
+    beside = y_overlap(a, b) > 0.5 and max(a.l, b.l) - min(a.r, b.r) < reach
+    return beside or (x_overlap(a, b) > 0.5 and max(a.t, b.t) - min(a.b, b.b) < reach)
+
+
+def _with_labels(box: Box, lines: Sequence[Line], body: Body) -> Box:
+    """A figure with the short lines that reach over its edge."""
+    labels = [line.box for line in lines if 0.25 < inside(line.box, box) < 1 and _is_label(line, box, body)]
+    below = grow(box, 0, 2 * body.size)
+    names = [line.box for line in lines if _PART_NAME.match(line.text) and inside(line.box, below) == 1]
+    return union((box, *labels, *names))
+
+
+def _is_label(line: Line, box: Box, body: Body) -> bool:
+    return line.size <= _BANNER * body.size and line.box.width < 0.5 * box.width
+
+
+def _merged(boxes: Sequence[Box]) -> list[Box]:
     out: list[Box] = []
     for box in sorted(boxes, key=lambda b: -b.area):
         if not any(inside(box, other) > 0.7 for other in out):

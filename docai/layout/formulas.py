@@ -8,7 +8,9 @@ from collections.abc import Sequence
 
 from docai.types import Line
 
-_FONTS = re.compile(r"cmmi|cmsy|cmex|cambriamath|mathematical|msbm|msam|euex|mtmi|mtsy|mtex|xits|stixmath|txsy|mathjax", re.I)
+_FONTS = re.compile(
+    r"cmmi|cmsy|cmex|cambriamath|mathematical|msbm|msam|euex|mtmi|mtsy|mtex|xits|stixmath|txsy|mathjax", re.I
+)
 _WORD = re.compile(r"[^\W\d_]{4,}")
 # Words that stand in formulas: functions, and the few between their parts
 _FUNCTIONS = frozenset(
@@ -16,8 +18,9 @@ _FUNCTIONS = frozenset(
     " otherwise rank sign sinh span such that tanh trace where with and".split()
 )
 _NUMBER = re.compile(r"^\(?[A-Z]?\d+(?:[.\-–]\d+)*[a-z]?\)$")  # of an equation
+_PROOF_END = frozenset("■□∎◻◼")
 _REACH = 1.0  # sizes between a formula and its limits, numerators and parts
-_CODE = re.compile(r"[;{}]|\b(?:return|def|import|void|int|var|let|const)\b")
+_CODE = re.compile(r"[;{}]\s*$|\b(?:return|def|import|void|int|var|let|const)\b")
 
 
 def split_formulas(lines: Sequence[Line]) -> list[tuple[bool, list[Line]]]:
@@ -25,7 +28,10 @@ def split_formulas(lines: Sequence[Line]) -> list[tuple[bool, list[Line]]]:
     strong = [_is_strong(line) for line in lines]
     if not any(strong):
         return [(False, list(lines))]
-    part = [yes or (_is_weak(line) and _near(lines, strong, n)) for n, (yes, line) in enumerate(zip(strong, lines, strict=True))]
+    part = [
+        yes or (_is_weak(line) and _near(lines, strong, n))
+        for n, (yes, line) in enumerate(zip(strong, lines, strict=True))
+    ]
     part = [yes and not _beside_text(lines, part, n) for n, yes in enumerate(part)]
     runs: list[tuple[bool, list[Line]]] = []
     for line, formula in zip(lines, part, strict=True):
@@ -45,17 +51,20 @@ def _is_strong(line: Line) -> bool:
     text = line.text
     if len(text) < 3 or line.mono or not any(c.isalnum() for c in text) or _words(text) > 0:
         return False
-    if any("\u3040" <= c <= "\u9fff" or "\uac00" <= c <= "\ud7af" for c in text) or _CODE.search(text):
+    if any("\u3040" <= c <= "\u9fff" or "\uac00" <= c <= "\ud7af" for c in text):
         return False
     symbols = sum(unicodedata.category(c) == "Sm" or "\u0370" <= c <= "\u03ff" for c in text if c not in "~|<>")
     in_fonts = bool(_FONTS.search(line.font.rpartition("+")[2]))
+    if not in_fonts and _CODE.search(text):
+        return False
     return symbols >= 1 and (in_fonts or symbols >= 0.08 * len(text)) and ("=" in text or symbols > 1 or in_fonts)
 
 
 def _is_weak(line: Line) -> bool:
     """What may be a part of a formula: a numerator, limits, the number of an equation."""
     text = line.text.strip()
-    return _words(text) == 0 and len(text) <= 40 and not text.endswith((":", ";")) and not line.mono
+    plain = _words(text) == 0 and len(text) <= 40 and not text.endswith((":", ";")) and not line.mono
+    return plain and text not in _PROOF_END
 
 
 def _near(lines: Sequence[Line], strong: Sequence[bool], n: int) -> bool:
@@ -64,7 +73,7 @@ def _near(lines: Sequence[Line], strong: Sequence[bool], n: int) -> bool:
     for m in range(max(0, n - 6), min(len(lines), n + 7)):
         other = lines[m]
         gap = max(other.box.t - line.box.b, line.box.t - other.box.b)
-        if strong[m] and gap < (_REACH if _NUMBER.match(line.text) is None else 0) * max(other.size, 1.0) * 0.6:
+        if strong[m] and gap < (0.0 if _NUMBER.match(line.text) else _REACH * other.size):
             return True
     return False
 

@@ -17,6 +17,7 @@ _LARGER_SEEN = 1.35  # the same for recognised text, whose sizes vary with the l
 _MUCH_LARGER = 1.3
 _LONGEST = 160  # characters
 _MOST_LINES = 3
+_WIDEST_GAP = 3.0  # sizes
 _SHORTEST_CAPITALS = 5  # letters; fewer are an abbreviation
 
 
@@ -26,11 +27,17 @@ def is_heading(block: LineBlock, body: Body, *, apart: bool) -> bool:
     letters = [c for c in text if c.isalpha()]
     if len(block.lines) > _MOST_LINES or len(text) > _LONGEST or len(letters) < 2 or CAPTION.match(text):
         return False
-    if len(letters) < 0.5 * len(text.replace(" ", "")) or not _ends_like_one(block, text, body):
+    if _broken(block) or len(letters) < 0.5 * len(text.replace(" ", "")) or not _ends_like_one(block, text, body):
         return False
     if text[0].islower() and block.size < _MUCH_LARGER * body.size:
         return False
     return _stands_out(block, body, letters) or (apart and bool(_DEEP.match(text)) and len(block.lines) < _MOST_LINES)
+
+
+def _broken(block: LineBlock) -> bool:
+    """Whether it has wide gaps, as rows of a form or table have: only a number may stand apart from a heading."""
+    pairs = zip(block.lines, block.lines[1:], strict=False)
+    return any(b.box.l - a.box.r > _WIDEST_GAP * block.size and a.box.b > b.box.t and len(a.text) > 5 for a, b in pairs)
 
 
 def _ends_like_one(block: LineBlock, text: str, body: Body) -> bool:
@@ -49,7 +56,7 @@ def _stands_out(block: LineBlock, body: Body, letters: list[str]) -> bool:
     if size < 0.95 and not (body.recognised and size > 0.8):
         return False
     heavier = block.bold and not body.bold
-    own_font = block.font != body.font and size > 1.04 and not body.recognised
+    own_font = block.font not in body.fonts and size > 1.04 and len(block.lines) == 1 and not body.recognised
     upper = all(c.isupper() for c in letters if c.isupper() or c.islower()) and any(c.isupper() for c in letters)
     capitals = upper and len(letters) >= _SHORTEST_CAPITALS and block.bold >= body.bold and len(block.lines) == 1
     return heavier or own_font or (capitals and not body.recognised)

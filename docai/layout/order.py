@@ -191,6 +191,7 @@ class _Cutter:
             section = self._grown(bands, _Section(seed, seed + 1, gutters))
             section.gutters = self._proper(bands, section)
             if section.gutters:
+                self._trim(bands, section)
                 while section.start > start and self._leads(bands[section.start - 1], bands, section):
                     section.start -= 1
                 return section
@@ -255,6 +256,18 @@ class _Cutter:
             return before >= _TALL and sum(self.rects[i][0] >= gutter[1] for i in held) >= _TALL
 
         return [g for g in section.gutters if g[1] - g[0] >= _GUTTER * self.em or tall(g)]
+
+    def _trim(self, bands: Sequence[_Band], section: _Section) -> None:
+        """Give up bands at the end that hold only something in the first column and stand closer to what follows."""
+        if section.end == len(bands):
+            return
+        below = bands[section.end].top - bands[section.end - 1].bottom
+        for n in range(section.end - 1, section.start, -1):
+            if any(self.rects[i][0] > section.gutters[0][0] for i in bands[n].members):
+                return
+            if bands[n].top - bands[n - 1].bottom > max(below, _APART * self.em):
+                section.end = n
+                return
 
     def _leads(self, band: _Band, bands: Sequence[_Band], section: _Section) -> bool:
         """Whether a band above a section belongs to its first column."""

@@ -57,7 +57,9 @@ def _lone_items(blocks: Sequence[LineBlock], labels: list[Label]) -> None:
     for n, label in enumerate(labels):
         if label is Label.LIST_ITEM and not BULLET.match(blocks[n].text):
             near = labels[max(0, n - 3) : n] + labels[n + 1 : n + 4]
-            if Label.LIST_ITEM not in near and not blocks[n].text.lstrip("([").startswith(("1", "a", "i", "①", "A", "I")):
+            if Label.LIST_ITEM not in near and not blocks[n].text.lstrip("([").startswith(
+                ("1", "a", "i", "①", "A", "I")
+            ):
                 labels[n] = Label.TEXT
 
 

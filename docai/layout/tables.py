@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from docai.geometry import inside, overlap_area, union
 from docai.layout.aligned import aligned_tables
+from docai.layout.captions import without_captions
 from docai.layout.grid import em_of, tracks
 from docai.layout.ruled import between_rules, grids, stacks
 from docai.types import Box, Label, Line, Page, Region, Rule
@@ -30,7 +31,7 @@ def find_tables(page: Page, lines: Sequence[Line], rules: Sequence[Rule], fills:
         banded, _ = tracks([*rules, *_bands(fills, em)], 0.25 * em)
         for stack in stacks(banded, em):
             loose += [b for b in between_rules(stack, free, em) if not any(overlap_area(b, o) > 0 for o in boxes)]
-    boxes = _merged(boxes + loose, em)
+    boxes = [without_captions(box, lines, em) for box in _merged(boxes + loose, em)]
     return [Region(box, Label.TABLE) for box in sorted(boxes, key=lambda box: (box.t, box.l))]
 
 
