@@ -8,6 +8,8 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -36,10 +38,33 @@ _LAZY = {
 __all__ = [*_LAZY, "__version__"]
 
 
+def _public(name: str) -> Any:
+    return getattr(importlib.import_module(_LAZY[name]), name)
+
+
+class _Callable(ModuleType):
+    """A package that is called as the task of its name: `docai.ocr(...)`, beside the module `docai.ocr.reading`."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _public(self.__name__.rpartition(".")[2])(*args, **kwargs)
+
+
+class _Package(ModuleType):
+    """This package. Python binds a subpackage here once it is imported; that must not hide the function."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _LAZY and isinstance(value, ModuleType):
+            value.__class__ = _Callable
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'docai' has no attribute {name!r}")
-    return getattr(importlib.import_module(_LAZY[name]), name)
+    return importlib.import_module(f"docai.{name}") if name in ("ocr", "export") else _public(name)
 
 
 def __dir__() -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +18,19 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("DOCAI_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = socket.socket.connect
+
+    def near(self: socket.socket, address: object) -> None:
+        host = str(address[0]) if isinstance(address, tuple) else "localhost"
+        if host != "localhost" and host != "::1" and not host.startswith("127."):
+            pytest.fail(f"a test tried to reach {host}: tests need no network")
+        connect(self, address)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket.socket, "connect", near)
 
 
 def make_pdf(pages: Sequence[str], size: tuple[int, int] = (300, 200), extra: str = "") -> bytes:
