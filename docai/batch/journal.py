@@ -1,8 +1,9 @@
 """What a folder run has finished, so that the next one need not do it again.
 
-Under OUT/.docai: `done.jsonl` has a line for each finished file, `pages/KEY.jsonl` the finished pages of a file that is
+Under OUT/.docai: `done.log` has a line for each finished file, `pages/KEY.log` the finished pages of a file that is
 under way. KEY hashes the file's content and everything that shapes the result, so a changed file or option is read
-anew. Both kinds of file only grow; a line that a crash cut short is not valid JSON and counts as not there.
+anew. Both kinds of file only grow. A line is a CRC-32 of its JSON, then the JSON: one that a crash cut short or a disk
+garbled does not match and counts as not there.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -18,16 +20,16 @@ import orjson
 
 from docai import __version__
 from docai.errors import OutputError
-from docai.export.json import page_from, page_json
+from docai.export.json import dumps, page_from, page_json
 from docai.types import PageResult
 
 FOLDER = ".docai"
 
 
 def key_of(content: bytes, options: object) -> str:
-    """A name for a file's content read with some options by this version of docai."""
+    """A name for a file's content (or a digest of it) read with some options by this version of docai."""
     digest = hashlib.sha256(content)
-    digest.update(repr((options, __version__)).encode())
+    digest.update(repr((options, __version__)).encode("utf-8", "surrogateescape"))
     return digest.hexdigest()[:40]
 
 
@@ -39,15 +41,16 @@ class Journal:
         try:
             (self.folder / "pages").mkdir(parents=True, exist_ok=True)
             self._lock = (self.folder / "lock").open("a")
-            self._done = (self.folder / "done.jsonl").open("ab")
         except OSError as error:
             raise OutputError(f"cannot write to {out}: {error.strerror or error}") from error
         try:
             _hold(self._lock, out)
+            with _said(self.folder):
+                self._done = (self.folder / "done.log").open("ab")
+                self._finished = {line["key"]: line for line in _lines(self.folder / "done.log") if "outputs" in line}
         except OutputError:
-            self.close()
+            self._lock.close()
             raise
-        self._finished = {line["key"]: line for line in _lines(self.folder / "done.jsonl") if "key" in line}
 
     def close(self) -> None:
         """Let another run have the folder."""
@@ -55,24 +58,34 @@ class Journal:
         self._lock.close()
 
     def finished(self, key: str) -> dict[str, Any] | None:
-        """What was written of a finished file, where all of it is still there as it was."""
+        """What was told of a finished file, where all that was written of it is still there as it was."""
         entry = self._finished.get(key)
         if entry is None:
             return None
         whole = all(_size(self.folder.parent / name) == size for name, size in entry["outputs"].items())
         return entry if whole else None
 
+    def outputs(self) -> set[str]:
+        """What earlier runs wrote, relative to the output folder."""
+        return {name for entry in self._finished.values() for name in entry["outputs"]}
+
     def finish(self, key: str, outputs: dict[str, int], **more: Any) -> None:
-        """Record a finished file; its pages are no longer needed."""
+        """Record a finished file, on the disk before this returns; its pages are no longer needed.
+
+        `outputs`: path relative to the output folder -> size. Raises OutputError.
+        """
         entry = {"key": key, "outputs": outputs, **more}
         _append(self._done, entry)
+        with _said(self.folder):
+            os.fsync(self._done.fileno())
         self._finished[key] = entry
-        page_store(self.folder, key).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            page_store(self.folder, key).unlink(missing_ok=True)
 
 
 def page_store(folder: Path, key: str) -> Path:
     """Where the finished pages of a file under way are kept."""
-    return folder / "pages" / f"{key}.jsonl"
+    return folder / "pages" / f"{key}.log"
 
 
 def kept_pages(folder: Path, key: str) -> dict[int, PageResult]:
@@ -86,25 +99,44 @@ def kept_pages(folder: Path, key: str) -> dict[int, PageResult]:
 
 
 def keep_page(folder: Path, key: str, result: PageResult) -> None:
-    """Add a finished page, on the disk before this returns."""
-    with page_store(folder, key).open("ab") as file:
+    """Add a finished page. It outlives this program at once; only a power cut may take it. Raises OutputError."""
+    with _said(folder), page_store(folder, key).open("ab") as file:
         _append(file, page_json(result))
 
 
 def _append(file: IO[bytes], value: dict[str, Any]) -> None:
-    file.write(b"\n" + orjson.dumps(value) + b"\n")  # the line end in front closes a line that was cut short
-    file.flush()
-    os.fsync(file.fileno())
+    said = dumps(value)
+    with _said(Path(file.name).parent):
+        # one write, so that a kill leaves all or a part of the line; the line end in front closes a part left before
+        file.write(b"\n%08x %s\n" % (zlib.crc32(said), said))
+        file.flush()
+
+
+@contextlib.contextmanager
+def _said(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"cannot keep the journal in {folder}: {error.strerror or error}") from error
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The whole lines of a journal file."""
     if not path.exists():
         return
-    for line in path.read_bytes().splitlines():
-        with contextlib.suppress(orjson.JSONDecodeError):
-            value = orjson.loads(line) if line else None
-            if isinstance(value, dict):
+    with path.open("rb") as file:
+        for line in file:
+            value = _checked(line.strip())
+            if value is not None:
                 yield value
+
+
+def _checked(line: bytes) -> dict[str, Any] | None:
+    check, _, said = line.partition(b" ")
+    if not said or b"%08x" % zlib.crc32(said) != check:
+        return None
+    value = orjson.loads(said)
+    return value if isinstance(value, dict) else None
 
 
 def _size(path: Path) -> int:
@@ -121,5 +153,7 @@ def _hold(lock: IO[str], out: Path) -> None:
         return
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+    except BlockingIOError as error:
         raise OutputError(f"another run is writing to {out}; wait for it, or choose another folder") from error
+    except OSError:  # a file system without locks
+        return

@@ -7,12 +7,18 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from docai.errors import OutputError
-from docai.export.formats import suffix
+from docai.errors import OutputError, UsageError
+from docai.export.figures import assets
+from docai.export.formats import ExportOptions, export, suffix
 from docai.render.inputs import InputFile
+
+if TYPE_CHECKING:
+    from docai.render.document import Source
+    from docai.types import Document
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +51,40 @@ def targets(files: Sequence[InputFile], out: Path) -> list[Target]:
     return made
 
 
+def spare_inputs(files: Sequence[InputFile], targets: Sequence[Target], formats: Sequence[str]) -> None:
+    """Raise UsageError where an output would take the place of a document that is to be read."""
+    inputs = {file.path.resolve() for file in files if file.path is not None}
+    for target in targets:
+        for form in formats:
+            if target.path(form).resolve() in inputs:
+                raise UsageError(
+                    f"{target.path(form)} is an input; writing {form} there would replace it: use another -o"
+                )
+
+
 def _relative(file: InputFile) -> Path:
     if file.path is None:
         return Path("stdin.pdf")
     if file.root is not None:
         return file.path.relative_to(file.root)
     return Path(file.path.name)
+
+
+def write_outputs(
+    document: Document, source: Source, target: Target, formats: Sequence[str], options: ExportOptions
+) -> dict[str, int]:
+    """Write a document in each format, pictures before the markdown that shows them; path -> size. Raises OutputError."""
+    if options.image_dir is None:  # a.pdf and a.png each have their own
+        options = replace(options, image_dir=f"{target.stem.name}_images")
+    written: dict[str, int] = {}
+    if options.images == "ref" and "markdown" in formats:
+        for name, data in assets(document, options, source).items():
+            path = target.stem.parent / name
+            written[str(path)] = write_whole(path, data)
+    for form in formats:
+        path = target.path(form)
+        written[str(path)] = write_whole(path, export(document, form, options, source))
+    return written
 
 
 def write_whole(path: Path, data: str | bytes) -> int:

@@ -5,25 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from docai.batch.journal import keep_page, kept_pages
-from docai.batch.outputs import Target, write_whole
+from docai.batch.outputs import Target, write_outputs
 from docai.errors import ExitCode
-from docai.export.figures import assets
-from docai.export.formats import ExportOptions, export
+from docai.export.formats import ExportOptions
 from docai.render.document import open_document
 from docai.render.inputs import InputFile
 from docai.tasks.ocr import chosen_pages, finish, read_pages
 from docai.tasks.options import OcrOptions
 from docai.types import Document, PageResult, Status
 
-OnPage = Callable[[PageResult, int], None]  # a page that is done, and the number of pages of its file
+if TYPE_CHECKING:
+    from docai.render.document import Source
+
+Tell = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One file to read and what to write of it. `journal` is the folder that keeps its pages, under `key`."""
+    """One file to read and what to write of it. `journal` is the folder that keeps its pages, under `key`.
+
+    `most` is the number of pages after which the process asks for a fresh one to go on. `again`: this run has read
+    pages of the file before, and those that failed are not tried another time.
+    """
 
     path: str
     root: str | None
@@ -34,6 +40,8 @@ class Job:
     export: ExportOptions
     journal: str
     key: str
+    most: int = 1_000_000
+    again: bool = False
 
     def file(self) -> InputFile:
         return InputFile(Path(self.path), Path(self.root) if self.root else None, self.name)
@@ -65,29 +73,50 @@ class Done:
         )
 
 
-def run_job(job: Job, on_page: OnPage) -> Done:
-    """Read the pages that the journal does not have yet, then write every output. Raises the file's error."""
-    folder = Path(job.journal)
+def run_job(job: Job, tell: Tell) -> Done | None:
+    """Read the pages that the journal does not have yet, then write every output.
+
+    None where `job.most` pages were read and others remain: a fresh process can go on. Raises the file's error.
+    """
     with open_document(job.file(), password=job.options.password, limits=job.options.limits) as source:
-        kept = {i: page for i, page in kept_pages(folder, job.key).items() if page.outcome.status is not Status.FAILED}
-        total = len(chosen_pages(source, job.options))
-        for page in kept.values():
-            on_page(page, total)
-        results = list(kept.values())
-        for page in read_pages(source, job.options, skip=kept):
-            keep_page(folder, job.key, page)
-            results.append(page)
-            on_page(page, total)
+        results = _read(job, source, tell)
+        if results is None:
+            return None
+        tell({"event": "writing", "pages": len(results)})
         document = finish(source, results, job.options)
-        outputs: dict[str, int] = {}
-        for form in job.formats:
-            path = Target(Path(job.stem)).path(form)
-            outputs[str(path)] = write_whole(path, export(document, form, job.export, source))
-        if job.export.images == "ref":
-            for name, data in assets(document, job.export).items():
-                path = Path(job.stem).parent / name
-                outputs[str(path)] = write_whole(path, data)
+        outputs = write_outputs(document, source, Target(Path(job.stem)), job.formats, job.export)
         return done(document, outputs, source.notes)
+
+
+def _read(job: Job, source: Source, tell: Tell) -> list[PageResult] | None:
+    """The results of all pages, those of the journal first; None where there are more than `job.most` to read."""
+    folder = Path(job.journal)
+    kept = kept_pages(folder, job.key)
+    if not job.again:
+        kept = {index: page for index, page in kept.items() if page.outcome.status is not Status.FAILED}
+    total = len(chosen_pages(source, job.options))
+    for page in kept.values():
+        tell({**page_event(page, total), "kept": True})
+    results = list(kept.values())
+    for read, page in enumerate(read_pages(source, job.options, skip=kept), 1):
+        keep_page(folder, job.key, page)
+        tell(page_event(page, total))
+        results.append(page)
+        if read == job.most and len(results) < total:
+            return None
+    return results
+
+
+def page_event(page: PageResult, total: int) -> dict[str, Any]:
+    """A finished page, as an event."""
+    return {
+        "event": "page",
+        "page": page.page.index + 1,
+        "pages": total,
+        "status": page.outcome.status.value,
+        "reasons": list(page.outcome.reasons),
+        "seconds": page.seconds,
+    }
 
 
 def done(document: Document, outputs: dict[str, int], notes: tuple[str, ...] = ()) -> Done:

@@ -7,56 +7,62 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from docai.types import Document, PageResult, Status
 
 if TYPE_CHECKING:
-    from docai.batch.runner import Summary
+    from docai.batch.runner import Row, Summary
 
 _MOST_REASONS = 5  # of one document, unless -v asks for all
+_LONGEST_CELL = 500  # characters of reasons in the summary, unless -v asks for all
 
 
 class Reporter:
-    """Writes to standard error: bars on a terminal, JSON lines with `jsonl`, warnings unless `quiet`."""
+    """Writes to standard error: bars on a terminal, JSON lines only with `jsonl`, warnings unless `quiet`."""
 
-    def __init__(self, progress: str, *, quiet: bool, verbose: int) -> None:
+    def __init__(self, progress: str, *, quiet: bool = False, verbose: int = 0) -> None:
         self.jsonl = progress == "jsonl"
         self.bar = progress == "auto" and not quiet and sys.stderr.isatty()
         self.quiet, self.verbose = quiet, verbose
 
     def error(self, text: str) -> None:
         """A failure that does not end the run."""
-        print(f"docai: error: {text}", file=sys.stderr)  # noqa: T201
+        self._say("error", f"error: {text}", text)
 
     def warn(self, text: str) -> None:
         """Something worth knowing that is no failure."""
         if not self.quiet:
-            print(f"docai: {text}", file=sys.stderr)  # noqa: T201
+            self._say("warning", text, text)
+
+    def _say(self, kind: str, line: str, text: str) -> None:
+        if self.jsonl:
+            self.event({"event": kind, "message": text})
+        else:
+            print(f"docai: {line}", file=sys.stderr)  # noqa: T201
 
     def event(self, event: dict[str, Any]) -> None:
         """One JSON line, where they are asked for."""
         if self.jsonl:
             print(json.dumps(event, ensure_ascii=False), file=sys.stderr, flush=True)  # noqa: T201
 
-    def notes(self, name: str, notes: tuple[str, ...]) -> None:
+    def notes(self, name: str, notes: Sequence[str]) -> None:
+        """What a file as a whole is worth telling for."""
         for note in notes:
             self.warn(f"{name}: {note}")
 
     def outcome(self, document: Document) -> None:
         """Failed pages always, other reasons unless quiet."""
-        for page in document.pages:
-            if page.outcome.status is Status.FAILED:
-                for reason in page.outcome.reasons:
-                    self.error(reason)
+        for reason in _reasons(document, Status.FAILED):
+            self.error(reason)
         said = [
             f"page {page.page.index + 1}: {page.outcome.status.value}: {reason}"
             for page in document.pages
             if page.outcome.status in (Status.DEGRADED, Status.FALLBACK)
             for reason in page.outcome.reasons
         ]
-        shown = said if self.verbose else said[:_MOST_REASONS]
+        shown = said if self.verbose or self.jsonl else said[:_MOST_REASONS]
         for text in shown:
             self.warn(text)
         if len(said) > len(shown):
@@ -66,9 +72,9 @@ class Reporter:
     @contextlib.contextmanager
     def pages(self, name: str, total: int) -> Iterator[Callable[[PageResult], None]]:
         """Progress over the pages of one document."""
-        from docai.batch.worker import page_event
+        from docai.batch.work import page_event
 
-        with self._bar(total, name) as advance:
+        with self._bar(total, name, "pages") as advance:
 
             def tell(page: PageResult) -> None:
                 self.event({**page_event(page, total), "file": name})
@@ -80,7 +86,7 @@ class Reporter:
     def files(self, total: int) -> Iterator[Callable[[dict[str, Any]], None]]:
         """Progress over the files of a run."""
         counts, started = Counter[str](), time.monotonic()
-        with self._bar(total, "files") as advance:
+        with self._bar(total, "files", "files") as advance:
 
             def tell(event: dict[str, Any]) -> None:
                 self.event(event)
@@ -91,44 +97,54 @@ class Reporter:
             yield tell
 
     @contextlib.contextmanager
-    def _bar(self, total: int, name: str) -> Iterator[Callable[..., None]]:
+    def _bar(self, total: int, name: str, unit: str) -> Iterator[Callable[..., None]]:
         if not self.bar:
             yield lambda *_: None
             return
         from rich.console import Console
+        from rich.markup import escape
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[more]}"),
-        )
+        more = TextColumn("{task.fields[more]}")
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit), more)
         with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as progress:
-            task = progress.add_task(name, total=total, more="")
+            task = progress.add_task(escape(name), total=total, more="")
             yield lambda step, more="": progress.update(task, advance=step, more=more)
 
     def summary(self, summary: Summary) -> None:
         """Counts, and a row for every file that did not end well."""
-        counts = Counter(row.status for row in summary.rows)
-        pages = sum(row.pages for row in summary.rows)
-        self.event(
-            {"event": "summary", "files": len(summary.rows), "pages": pages, "seconds": summary.seconds, **counts}
-        )
+        rows = summary.rows
+        counts, pages = Counter(row.status for row in rows), sum(row.pages for row in rows)
+        self.event({"event": "summary", "files": len(rows), "pages": pages, "seconds": summary.seconds, **counts})
         if self.jsonl:
             return
-        bad = [row for row in summary.rows if row.status in ("failed", "degraded", "fallback")]
-        if bad and not (self.quiet and not counts["failed"]):
-            self._table([(row.name, row.status, "; ".join(row.reasons[:_MOST_REASONS])) for row in bad])
+        bad = [row for row in rows if row.outcome == "failed" or (row.outcome != "ok" and not self.quiet)]
+        if bad:
+            self._table(bad)
+        for row in bad:
+            if row.trace and self.verbose > 1:
+                self._say("trace", f"{row.name}: {row.trace}", row.trace)
         counted = ", ".join(f"{count} {status}" for status, count in counts.most_common())
-        self.warn(f"{len(summary.rows)} files, {pages} pages in {summary.seconds:.1f} s: {counted}")
+        self.warn(f"{len(rows)} files, {pages} pages in {summary.seconds:.1f} s: {counted}")
 
-    def _table(self, rows: list[tuple[str, str, str]]) -> None:
+    def _table(self, rows: Sequence[Row]) -> None:
         from rich.console import Console
         from rich.markup import escape
         from rich.table import Table
 
         table = Table("file", "outcome", "why")
         for row in rows:
-            table.add_row(*map(escape, row))
+            status = f"{row.outcome}, skipped" if row.earlier else row.status
+            table.add_row(escape(row.name), status, escape(self._why(row)))
         Console(stderr=True).print(table)
+
+    def _why(self, row: Row) -> str:
+        if self.verbose:
+            return "\n".join(row.reasons)
+        text = "; ".join(row.reasons[:_MOST_REASONS])
+        left = len(row.reasons) - _MOST_REASONS
+        return text[:_LONGEST_CELL] + (f"; and {left} more" if left > 0 else "")
+
+
+def _reasons(document: Document, status: Status) -> list[str]:
+    return [reason for page in document.pages if page.outcome.status is status for reason in page.outcome.reasons]

@@ -1,0 +1,130 @@
+"""The parent's side of a worker process: starts it, listens to it, replaces it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from docai.batch.work import Job
+from docai.errors import ExitCode
+
+RECYCLE_PAGES = 400  # pages after which a process is replaced, so that what native libraries leak does not add up
+_WRITING = 2.0  # seconds that writing a page in all formats may take
+
+Event = dict[str, Any]
+
+
+class Worker:
+    """A worker process, started when needed, replaced after a crash, after `quiet` seconds of silence or many pages."""
+
+    def __init__(self, quiet: float, *, recycle: int = RECYCLE_PAGES) -> None:
+        self._quiet, self._recycle = quiet, recycle
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pages = 0
+        self._ended = False
+
+    def do(self, job: Job, on_page: Callable[[Event], None]) -> Event:
+        """Let the process do a job, and fresh ones go on where it is long: the closing event, `done` or `failed`.
+
+        A process that dies or hangs is a `failed` event, too. Each page is told once.
+        """
+        told: set[int] = set()
+
+        def tell(event: Event) -> None:
+            if event["page"] not in told:
+                told.add(event["page"])
+                on_page(event)
+
+        while True:
+            event = self._round(replace(job, again=bool(told)), tell)
+            if event["event"] != "more":
+                return event
+            self.stop()
+
+    def _round(self, job: Job, on_page: Callable[[Event], None]) -> Event:
+        process = self._running()
+        job = replace(job, most=self._recycle - self._pages)
+        assert process.stdin is not None
+        try:
+            process.stdin.write(orjson.dumps(job.to_json()) + b"\n")
+            process.stdin.flush()
+        except OSError:
+            return self._died("could not be started")
+        try:
+            for event in _events(process, self._quiet):
+                if event["event"] != "page":
+                    return event
+                self._pages += not event.get("kept")
+                on_page(event)
+        except TimeoutError:
+            return self._died(f"told of no progress for {self._quiet:g} s and was stopped")
+        return self._died("crashed")
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None or self._pages >= self._recycle:
+            self.stop()
+            self._pages = 0
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "docai.batch.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is the parent's to handle
+            )
+        if self._ended:  # while it was started
+            self._process.kill()
+        return self._process
+
+    def _died(self, how: str) -> Event:
+        self.stop()
+        text = f"the process that read it {how}; its finished pages are kept, the other files go on"
+        return {"event": "failed", "message": text, "exit_code": int(ExitCode.INTERNAL)}
+
+    def end(self) -> None:
+        """From another thread: let no process live on. The one that waits in `do` comes back with `failed`."""
+        self._ended = True
+        process = self._process
+        if process is not None:
+            with contextlib.suppress(OSError):
+                process.kill()
+
+    def stop(self) -> None:
+        """End the process and forget it."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+
+def _events(process: subprocess.Popen[bytes], quiet: float) -> Iterator[Event]:
+    """The events of a process until it ends, `writing` left out. Raises TimeoutError where none comes in time."""
+    assert process.stdout is not None
+    pipe, buffer = process.stdout.fileno(), b""
+    deadline = time.monotonic() + quiet
+    while select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        data = os.read(pipe, 1 << 16)
+        if not data:
+            return
+        *lines, buffer = (buffer + data).split(b"\n")
+        for line in lines:
+            event = orjson.loads(line)
+            deadline = time.monotonic() + quiet
+            if event["event"] == "writing":
+                deadline += event["pages"] * _WRITING
+            else:
+                yield event
+    raise TimeoutError
