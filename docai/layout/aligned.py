@@ -165,7 +165,13 @@ def _heads(row: Sequence[Piece], below: Sequence[Piece]) -> bool:
     piece, stub = row[0].box, below[0].box
     right = max(p.box.r for p in below)
     close = below[0].box.t - piece.b < 0.8 * piece.height
-    return close and len(row) == 1 and not row[0].text[0].islower() and piece.l > stub.l + 2 * piece.height and piece.r < right + piece.height
+    return (
+        close
+        and len(row) == 1
+        and not row[0].text[0].islower()
+        and piece.l > stub.l + 2 * piece.height
+        and piece.r < right + piece.height
+    )
 
 
 def _convincing(rows: Rows, several: Rows, gaps: Sequence[Gap]) -> bool:

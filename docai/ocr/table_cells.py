@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -12,6 +13,7 @@ from docai.ocr.table_rows import Placed, Row
 from docai.types import Box, Cell, Table
 from docai.writing import glue, is_rtl
 
+_LEADER = re.compile(r"(?<=\S)(?:\s*\.){4,}$|(?<=\S)\s*…{2,}$")  # dots that lead from a name to its value
 _GRID = 0.6  # share of borders that are ruled in a table whose rules mark every cell
 
 
@@ -87,7 +89,7 @@ def cell_text(pieces: Sequence[Piece]) -> str:
         line = " ".join(p.text for p in row)
         drop, between = glue(text, line)
         text = text[: len(text) - drop] + between + line
-    return text
+    return _LEADER.sub("", text)
 
 
 def _across(grid: Grid) -> set[tuple[int, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -11,6 +11,10 @@ from docai.geometry import union
 from docai.layout.gaps import NARROWEST, Gap, open_gaps
 from docai.layout.grid import CURRENCY, Piece, Track, is_number
 from docai.types import Box
+
+
+_SUPPORT = 0.4  # share of the rows that a gap in a ruled table is open in: cells of justified text have gaps too
+_BULLETS = frozenset("•◦▪▫●○■□‣⁃∙·")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +29,55 @@ class Border:
 
 def column_borders(rows: Sequence[Sequence[Piece]], upright: Sequence[Track], box: Box, em: float) -> list[Border]:
     """The inner borders between columns, left to right."""
-    ruled = [Border(t.at, t.at, t.at, t) for t in upright if _divides(t, rows, box, em)]
-    strength = 3 if ruled else 2
+    ruled = _ruled([t for t in upright if _divides(t, rows, box, em)], rows)
+    strength = max(3, round(_SUPPORT * len(rows))) if ruled else 2
     centres = sorted(p.box.cx for row in rows for p in row)
     free = [
         Border((gap.left + gap.right) / 2, gap.left, gap.right)
         for gap in open_gaps(rows, em)
         if _enough(gap, strength, em) and not any(_same_place(gap, b, centres) for b in ruled)
     ]
-    return sorted(ruled + free, key=lambda border: border.at)
+    return _settled(sorted(ruled + free, key=lambda border: border.at), rows)
+
+
+def _ruled(tracks: Sequence[Track], rows: Sequence[Sequence[Piece]]) -> list[Border]:
+    """Borders at vertical rules; neighbours that run along different rows, with nothing between them, are one."""
+    found: list[Border] = []
+    for track in tracks:
+        last = found[-1].track if found else None
+        if last is not None and not any(last.at < p.box.cx < track.at for row in rows for p in row):
+            shared = sum(last.covers(a, b) * (b - a) for a, b in track.runs)
+            if shared < 0.2 * min(last.length, track.length):
+                track = Track(max(last, track, key=lambda t: t.length).at, sorted(last.runs + track.runs))
+                found.pop()
+        found.append(Border(track.at, track.at, track.at, track))
+    return found
+
+
+def _settled(borders: list[Border], rows: Sequence[Sequence[Piece]]) -> list[Border]:
+    """Borders of which each has, in one row at least, text in both columns that it parts.
+
+    A column that never has text beside text is a heading in the middle of a gap: the two borders around it are one.
+    """
+    while True:
+        held = [{c for p in row if (c := _only_column(p.box, borders)) is not None} for row in rows]
+        beside = [any(i in columns and i + 1 in columns for columns in held) for i in range(len(borders))]
+        weak = [i for i, border in enumerate(borders) if not border.track and not beside[i]]
+        if not weak:
+            return borders
+        i = weak[0]
+        if i + 1 in weak:
+            left, right = borders[i].left, borders[i + 1].right
+            borders = [*borders[:i], Border((left + right) / 2, left, right), *borders[i + 2 :]]
+        else:
+            borders = [*borders[:i], *borders[i + 1 :]]
+
+
+def _only_column(box: Box, borders: Sequence[Border]) -> int | None:
+    """The column that holds a box, or None where it reaches over a border."""
+    if any(box.l < border.at < box.r for border in borders):
+        return None
+    return sum(border.at < box.cx for border in borders)
 
 
 def _same_place(gap: Gap, border: Border, centres: Sequence[float]) -> bool:
@@ -61,7 +105,7 @@ def _enough(gap: Gap, strength: int, em: float) -> bool:
 
 
 def merge_signs(row: Sequence[Piece], em: float) -> list[Piece]:
-    """A row in which a lone currency sign joins the number behind it, and a lone percent sign the one before it."""
+    """A row in which signs join what they belong to: currency signs, bullets, per cent, closing brackets."""
     found: list[Piece] = []
     for piece in row:
         if found and _belongs(found[-1], piece, em):
@@ -75,21 +119,35 @@ def merge_signs(row: Sequence[Piece], em: float) -> list[Piece]:
 def _belongs(before: Piece, piece: Piece, em: float) -> bool:
     if before.text in CURRENCY:
         return is_number(piece.text)
-    return piece.text in {"%", ")", ")%", "]"} and is_number(before.text) and piece.box.l - before.box.r < 1.5 * em
+    apart = piece.box.l - before.box.r
+    if before.text in _BULLETS:
+        return apart < 3 * em
+    return piece.text in {"%", ")", ")%", "]"} and is_number(before.text) and apart < 1.5 * em
 
 
-def split_at(row: Sequence[Piece], borders: Sequence[Border]) -> list[Piece]:
-    """A row whose pieces are cut where a word gap takes in the whole gap of a border, or a ruled border runs."""
-    return [part for piece in row for part in _split(piece, borders)]
+def split_at(row: Sequence[Piece], borders: Sequence[Border], extents: Sequence[tuple[float, float]]) -> list[Piece]:
+    """A row whose pieces are cut where they hold the text of several columns.
+
+    That is where a ruled border runs, where a space takes in the whole gap of a border, and where each part then
+    stands in its column as the other text of that column does.
+    """
+    return [part for piece in row for part in _split(piece, borders, extents)]
 
 
-def _split(piece: Piece, borders: Sequence[Border]) -> list[Piece]:
+def _split(piece: Piece, borders: Sequence[Border], extents: Sequence[tuple[float, float]]) -> list[Piece]:
     inner = [b for b in borders if piece.box.l < b.at < piece.box.r]
     if not inner or len(piece.words) < 2:
         return [piece]
+    aligned = _grouped(piece, [b for b in inner if not b.track], _meets)
+    if len(aligned) == len(inner) + 1 and all(_at_home(part.box, borders, extents) for part in aligned):
+        return aligned
+    return _grouped(piece, inner, _cuts)
+
+
+def _grouped(piece: Piece, borders: Sequence[Border], cuts: Callable[[Border, Box, Box], bool]) -> list[Piece]:
     groups = [[piece.words[0]]]
-    for before, word in zip(piece.words, piece.words[1:], strict=False):
-        if any(_cuts(b, before.box, word.box) for b in inner):
+    for before, word in pairwise(piece.words):
+        if any(cuts(b, before.box, word.box) for b in borders):
             groups.append([word])
         else:
             groups[-1].append(word)
@@ -104,6 +162,35 @@ def _cuts(border: Border, a: Box, b: Box) -> bool:
         runs = border.track.covers(min(a.t, b.t), max(a.b, b.b)) > 0.5
         return runs and left.cx < border.at < right.cx
     return left.r <= border.left + 0.01 and right.l >= border.right - 0.01
+
+
+def _meets(border: Border, a: Box, b: Box) -> bool:
+    """Whether the space between two words overlaps the gap of a border."""
+    left, right = (a, b) if a.l <= b.l else (b, a)
+    return left.cx < border.at < right.cx and left.r < border.right and right.l > border.left
+
+
+def _at_home(box: Box, borders: Sequence[Border], extents: Sequence[tuple[float, float]]) -> bool:
+    """Whether a box is flush with, or centred on, the text of the column that it is in."""
+    left, right = extents[sum(border.at < box.cx for border in borders)]
+    slack = 0.4 * box.height
+    return min(abs(box.l - left), abs(box.r - right), abs(box.l + box.r - left - right) / 2) < slack
+
+
+def extents_of(rows: Sequence[Sequence[Piece]], borders: Sequence[Border], em: float) -> list[tuple[float, float]]:
+    """From where to where the text of each column runs."""
+    boxes: list[list[Box]] = [[] for _ in range(len(borders) + 1)]
+    for row in rows:
+        for piece in row:
+            first, last = columns_of(piece.box, borders, em)
+            if first == last:
+                boxes[first].append(piece.box)
+    edges = [b.at for b in borders]
+    bare = [(edges[max(0, c - 1)], edges[min(c, len(edges) - 1)]) for c in range(len(boxes))]
+    return [
+        (min(b.l for b in found), max(b.r for b in found)) if found else between
+        for found, between in zip(boxes, bare, strict=True)
+    ]
 
 
 def columns_of(box: Box, borders: Sequence[Border], em: float) -> tuple[int, int]:

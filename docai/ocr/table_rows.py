@@ -112,10 +112,11 @@ class Joiner:
 
     def _continues(self, group: list[Row], row: Row) -> bool:
         pitch = middle(row) - middle(group[-1])
-        if top(row) < bottom(group[-1]) - 0.6 * self.em and pitch < 0.9 * self.em:
-            return not clash(group[-1], row)  # beside it rather than under it: cells aligned at their middle
+        overlap = bottom(group[-1]) - top(row)
+        if overlap > 0.25 * self.em and pitch < 0.8 * self.em and not columns(row) & columns(group[-1]):
+            return True  # beside it rather than under it: cells aligned at their middle
         if self.boxed:
-            return top(row) - bottom(group[-1]) < 0.8 * self.em and clash(group[-1], row) < 2
+            return clash(group[-1], row) < 2 and (overlap > -0.8 * self.em or 0 not in columns(row))
         if clash(group[-1], row) or (pitch > 1.2 * self.spacing.limit and pitch > 1.6 * self.em):
             return False
         have, new = {c for r in group for c in columns(r)}, columns(row)
@@ -126,9 +127,20 @@ class Joiner:
         return self._wraps(group, row)
 
     def _completes(self, group: list[Row], row: Row) -> bool:
-        """Whether a group that began without its first column (cells aligned at the middle) goes on with `row`."""
+        """Whether a group that began with the wrapped text of some columns goes on with the full `row`."""
         have = {c for r in group for c in columns(r)}
-        return 0 not in have and have < columns(row) and all(self._full(p, row) for p in group[-1])
+        if not have < columns(row):
+            return False
+        if 0 in have:
+            return len(have) == 1 and len(group) == 1 and all(self._breaks_off(p, row) for p in group[-1])
+        return all(self._full(p, row) for p in group[-1])
+
+    def _breaks_off(self, above: Placed, row: Row) -> bool:
+        """Whether a text clearly goes on in `row`: it was full, and does not begin a sentence there."""
+        below = next((p for p in row if p.first == above.first), None)
+        if below is None or not self._went_on(above, below):
+            return False
+        return below.piece.text[0].islower() or below.piece.text[0] == "(" or above.piece.text.endswith(_LOOSE_ENDS)
 
     def _wraps(self, group: list[Row], row: Row) -> bool:
         """Whether every piece of `row` is what did not fit on the line above it in its cell."""
@@ -151,6 +163,8 @@ class Joiner:
         if before.endswith(":") or self._fits(above, piece) or (above.piece.line.bold and not piece.piece.line.bold):
             return False
         left, right = self.extents[above.first][0], self.extents[above.last][1]
+        if piece.first == 0 and piece.piece.box.l < above.piece.box.l - 0.5 * self.em:
+            return False  # less indented: another entry
         filled = (above.piece.box.r - left) / max(right - left, 1e-6)
         return filled >= (0.45 if after[0].islower() else 0.75)
 

@@ -70,6 +70,9 @@ def _running_on(column: int, rows: Sequence[Row]) -> list[Tall]:
     blocks = _blocks(lines)
     if len(blocks) < 2 or len(blocks) >= len(others) or median(len(p.piece.words) for p in lines) < 2:
         return []
+    level = [any(abs(middle(row) - p.piece.box.cy) < 0.2 * p.piece.box.height for row in others) for p in lines]
+    if sum(level) > 0.7 * len(level):
+        return []
     starts = [min(range(len(others)), key=lambda i: abs(middle(others[i]) - b[0].piece.box.cy)) for b in blocks]
     if len(set(starts)) < len(starts):
         return []

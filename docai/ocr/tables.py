@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from docai.geometry import grow, inside, union
 from docai.layout.grid import Piece, Track, em_of, pieces_of, tracks, visual_rows
 from docai.ocr.table_cells import Grid, cells_of
-from docai.ocr.table_columns import Border, column_borders, columns_of, merge_signs, split_at
+from docai.ocr.table_columns import Border, column_borders, columns_of, extents_of, merge_signs, split_at
 from docai.ocr.table_headers import Band, header_groups, split_header
 from docai.ocr.table_rows import Joiner, Placed, Row, middle, place, spacing_of
 from docai.ocr.table_tall import tall_cells
@@ -39,7 +39,8 @@ def build_table(box: Box, lines: Sequence[Line], rules: Sequence[Rule], fills: S
     borders = column_borders([_with_stubs(row, turned) for row in rows], upright, box, em)
     if not borders or not rows:
         return None
-    level = [part for row in rows for part in split_at(row, borders)]
+    extents = extents_of(rows, borders, em)
+    level = [part for row in rows for part in split_at(row, borders, extents)]
     grid = _grid(box, level, turned, borders, (flat, bands), em)
     return cells_of(grid) if len(grid.rows) > 1 else None
 
@@ -61,7 +62,7 @@ def _grid(
 ) -> Grid:
     """`flat`: horizontal rules, and the edges of coloured bands."""
     extent = union(p.box for p in pieces)
-    extents = _extents(pieces, borders, em)
+    extents = extents_of([pieces], borders, em)
     boxed = any(b.track for b in borders)
     cuts = _row_rules(flat, extents, extent, least=1 if boxed else 2)
     bands = _bands(pieces, turned, cuts, borders, em)
@@ -99,21 +100,6 @@ def _starts(head: Sequence[Band], groups: Sequence[list[Row]]) -> list[Track | N
     """The rule above each level of a header."""
     rules = {id(band.rows[0][0].piece): band.above for band in head}
     return [rules.get(id(group[0][0].piece)) for group in groups]
-
-
-def _extents(pieces: Sequence[Piece], borders: Sequence[Border], em: float) -> list[tuple[float, float]]:
-    """From where to where the text of each column runs."""
-    boxes: list[list[Box]] = [[] for _ in range(len(borders) + 1)]
-    for piece in pieces:
-        first, last = columns_of(piece.box, borders, em)
-        if first == last:
-            boxes[first].append(piece.box)
-    edges = [b.at for b in borders]
-    bare = [(edges[max(0, c - 1)], edges[min(c, len(edges) - 1)]) for c in range(len(boxes))]
-    return [
-        (min(b.l for b in found), max(b.r for b in found)) if found else between
-        for found, between in zip(boxes, bare, strict=True)
-    ]
 
 
 def _row_rules(
