@@ -6,8 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from docai.geometry import inside, overlap_area, union
-from docai.ocr.joining import Joined, in_reading_order, join_lines, join_rows, rows_of, spans_of
+import numpy as np
+
+from docai.geometry import inside, union
+from docai.ocr.joining import Joined, in_reading_order, join_lines, join_rows, rows_of, spans_of, word_places
 from docai.ocr.tables import build_table
 from docai.types import Block, Label, Line, Link, Page, PageContent, Region, Span, Table
 
@@ -43,19 +45,33 @@ def assign(lines: Sequence[Line], regions: Sequence[Region]) -> tuple[list[list[
     owned: list[list[Line]] = [[] for _ in regions]
     orphans: list[Line] = []
     by_size = sorted(range(len(regions)), key=lambda i: regions[i].box.area)
-    for line in lines:
-        for piece, home in _homes(line, regions, by_size):
+    shares = shares_in(lines, [regions[i] for i in by_size])
+    for line, share in zip(lines, shares, strict=True):
+        for piece, home in _homes(line, regions, by_size, share):
             (orphans if home is None else owned[home]).append(piece)
     return owned, orphans
 
 
-def _homes(line: Line, regions: Sequence[Region], by_size: Sequence[int]) -> list[tuple[Line, int | None]]:
-    home = next((i for i in by_size if inside(line.box, regions[i].box) >= _MOSTLY), None)
+def shares_in(lines: Sequence[Line], regions: Sequence[Region]) -> list[list[float]]:
+    """For each line the share of its box that lies in each region."""
+    a = np.array([line.box.as_tuple() for line in lines], float).reshape(-1, 1, 4)
+    b = np.array([region.box.as_tuple() for region in regions], float).reshape(1, -1, 4)
+    size = np.minimum(a[..., 2:], b[..., 2:]) - np.maximum(a[..., :2], b[..., :2])  # (lines, regions, 2)
+    area = np.maximum((a[..., 2] - a[..., 0]) * (a[..., 3] - a[..., 1]), 1e-6)
+    shares: list[list[float]] = (np.maximum(size, 0).prod(axis=2) / area).tolist()
+    return shares
+
+
+def _homes(
+    line: Line, regions: Sequence[Region], by_size: Sequence[int], shares: Sequence[float]
+) -> list[tuple[Line, int | None]]:
+    """The parts of a line, each with the region that takes it. `shares` are in the order of `by_size`."""
+    home = next((i for i, share in zip(by_size, shares, strict=True) if share >= _MOSTLY), None)
     if home is not None:
         return [(line, home)]
-    touched = [i for i in by_size if overlap_area(line.box, regions[i].box) > 0.1 * line.box.area]
+    touched = [i for i, share in zip(by_size, shares, strict=True) if share > 0.1]
     if len(line.words) < 2 or not touched:
-        return [(line, touched[0] if len(touched) == 1 and inside(line.box, regions[touched[0]].box) > 0.3 else None)]
+        return [(line, touched[0] if len(touched) == 1 and max(shares) > 0.3 else None)]
     return _split(line, regions, touched)
 
 
@@ -74,9 +90,11 @@ def _split(line: Line, regions: Sequence[Region], touched: Sequence[int]) -> lis
 def part_of(line: Line, numbers: Sequence[int]) -> Line:
     """The line made of some consecutive words of `line`."""
     words = tuple(line.words[n] for n in numbers)
-    start = line.text.find(words[0].text)
-    end = line.text.rfind(words[-1].text) + len(words[-1].text)
-    text = line.text[start:end] if 0 <= start < end else " ".join(word.text for word in words)
+    places = word_places(line)
+    if len(places) == len(line.words):
+        text = line.text[places[numbers[0]][1] : places[numbers[-1]][2]]
+    else:
+        text = " ".join(word.text for word in words)
     return replace(line, text=text, words=words, box=union(word.box for word in words))
 
 

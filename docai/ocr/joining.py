@@ -57,7 +57,7 @@ def join_lines(lines: Sequence[Line]) -> Joined:
     for line in lines:
         drop, between = glue(text, line.text)
         text = text[: len(text) - drop] + between
-        places += _places(line, len(text))
+        places += word_places(line, len(text))
         text += line.text
     return Joined(text, tuple(places))
 
@@ -77,7 +77,7 @@ def join_rows(lines: Sequence[Line]) -> Joined:
             column = round((line.box.l - left) / em)
             gap = column - (len(text) - start)
             text += " " * max(gap, 1 if len(text) > start else 0)
-            places += _places(line, len(text))
+            places += word_places(line, len(text))
             text += line.text
     return Joined(text, tuple(places))
 
@@ -87,7 +87,8 @@ def _character_width(lines: Sequence[Line]) -> float:
     return max(widths[len(widths) // 2], 0.1) if widths else 1.0
 
 
-def _places(line: Line, offset: int) -> list[tuple[Word, int, int]]:
+def word_places(line: Line, offset: int = 0) -> list[tuple[Word, int, int]]:
+    """The words of a line with their start and end in its text, moved by `offset`; those not found are left out."""
     found, at = [], 0
     for word in line.words:
         start = line.text.find(word.text, at)
