@@ -7,7 +7,31 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from docai.types import Box
+
 Quads = NDArray[np.float32]
+
+_TALL = 1.5  # height over width from which on a line stands (as in rapidocr)
+
+
+def no_quads() -> Quads:
+    """None at all."""
+    return np.zeros((0, 4, 2), np.float32)
+
+
+def clockwise(points: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Four corners in the order top left, top right, bottom right, bottom left."""
+    left, right = np.split(points[np.argsort(points[:, 0], kind="stable")], 2)
+    left, right = left[np.argsort(left[:, 1])], right[np.argsort(right[:, 1])]
+    return np.asarray([left[0], right[0], right[1], left[1]], np.float32)
+
+
+def turned(quads: Quads, rotation: int, size: tuple[int, int]) -> Quads:
+    """The quads on the page of `size` (width, height) after it is turned clockwise by `rotation`."""
+    x, y = quads[..., 0], quads[..., 1]
+    width, height = size
+    at = {0: (x, y), 90: (height - y, x), 180: (width - x, height - y), 270: (y, width - x)}[rotation]
+    return np.asarray(np.roll(np.stack(at, axis=-1), rotation // 90, axis=1), np.float32)
 
 
 def widths(quads: Quads) -> NDArray[np.float32]:
@@ -25,21 +49,9 @@ def longest_first(quads: Quads) -> Quads:
     return quads[np.argsort(-np.maximum(widths(quads), heights(quads)), kind="stable")]
 
 
-def lean_of(quads: Quads) -> float:
-    """Degrees clockwise by which the lines lean: the median over long lines, weighted by their length.
-
-    0 where there are too few long lines, or they disagree.
-    """
-    wide = quads[widths(quads) > 5 * heights(quads)]
-    if len(wide) < 3:
-        return 0.0
-    along = (wide[:, 1] - wide[:, 0] + wide[:, 2] - wide[:, 3]) / 2
-    angles = np.degrees(np.arctan2(along[:, 1], along[:, 0]))
-    order = np.argsort(angles)
-    weight = np.cumsum(np.linalg.norm(along, axis=1)[order])
-    middle = float(angles[order][np.searchsorted(weight, weight[-1] / 2)])
-    agreeing = float(np.mean(np.abs(angles - middle) < 1.5))
-    return round(middle, 2) if agreeing > 0.6 and abs(middle) < 30 else 0.0
+def standing(quads: Quads) -> NDArray[np.bool_]:
+    """Which lines are clearly taller than wide."""
+    return np.asarray(heights(quads) > _TALL * widths(quads), bool)
 
 
 def straightened(quads: Quads, skew: float, size: tuple[int, int]) -> Quads:
@@ -50,3 +62,26 @@ def straightened(quads: Quads, skew: float, size: tuple[int, int]) -> Quads:
     turn = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]], np.float32)
     centre = np.array([size[0] / 2, size[1] / 2], np.float32)
     return np.asarray((quads - centre) @ turn + centre, np.float32)
+
+
+def box_of(quad: NDArray[np.float32]) -> Box:
+    """The upright box around a quad (4, 2)."""
+    (left, top), (right, bottom) = quad.min(axis=0).tolist(), quad.max(axis=0).tolist()
+    return Box(left, top, right, bottom)
+
+
+def without_repeats(quads: Quads) -> Quads:
+    """The quads without those that lie (mostly) in a larger one: lines that were found twice, or cut and whole."""
+    if not len(quads):
+        return quads
+    low, high = quads.min(axis=1), quads.max(axis=1)
+    area = np.prod(high - low, axis=1)
+    kept: list[int] = []
+    for index in np.argsort(-area, kind="stable"):
+        near = np.array(kept, int)
+        shared = np.prod(
+            np.clip(np.minimum(high[near], high[index]) - np.maximum(low[near], low[index]), 0, None), axis=1
+        )
+        if not np.any(shared > 0.6 * area[index]):
+            kept.append(int(index))
+    return quads[sorted(kept)]
