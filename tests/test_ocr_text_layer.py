@@ -138,6 +138,21 @@ def test_ligatures_are_spelled_out() -> None:
     assert texts(typist) == ["find off"]
 
 
+def test_soft_hyphens_show_where_they_are_drawn() -> None:
+    typist = Typist()
+    end = typist.line("self\u00admade hy", 50, 100)
+    typist.put("\u00ad", (end, 92.2, end, 102.2), 10)
+    typist.line("phen-less syl\u00ad", end, 100)
+    assert texts(typist) == ["self-made hyphen-less syl\u00ad"]
+
+
+def test_figures_part_at_narrower_gaps_than_words() -> None:
+    typist = Typist()
+    for n, text in enumerate(("12.50", "0.00", "15%")):
+        typist.line(text, 50 + 36 * n, 100)
+    assert texts(typist) == ["12.50", "0.00", "15%"]
+
+
 def test_accents_drawn_apart_join_their_letter() -> None:
     typist = Typist()
     end = typist.line("caf", 50, 100)

@@ -26,8 +26,6 @@ _BLANKS = np.array([0x09, 0x0A, 0x0D, 0x20, 0xA0, 0x1680, 0x202F, 0x205F, 0x3000
 _FORMATTING = np.array(
     [0x200D, 0x200E, 0x200F, 0x2060, 0xFEFF, *range(0x202A, 0x202F), *range(0x2066, 0x206A)], np.uint32
 )
-_HYPHENS = np.array([0x02, 0xFFFE], np.uint32)  # what pdfium gives for a hyphen that splits a word at a line end
-_SOFT_HYPHEN = 0xAD
 
 # Spacing accents -> their combining forms.
 _ACCENTS = {
@@ -102,7 +100,8 @@ def repair(frame: Frame, fonts: tuple[Font, ...]) -> None:
 
     Order matters: characters of one ligature lie on top of each other just as letters drawn twice do.
     """
-    frame.codes[np.isin(frame.codes, _HYPHENS)] = ord("-")
+    frame.codes[(frame.codes == 0x02) | (frame.codes == 0xFFFE)] = ord("-")  # pdfium's hyphens at line ends
+    frame.number[(frame.codes == 0xAD) & (frame.boxes[:, 2] - frame.boxes[:, 0] < 0.05 * frame.sizes)] = -1
     _join_surrogates(frame)
     _name_symbols(frame, fonts)
     _join_ligatures(frame)
@@ -201,7 +200,10 @@ def _join_accents(frame: Frame) -> None:
 
 
 def _accent_mask(frame: Frame) -> Mask:
-    mask: Mask = np.isin(frame.codes, _ACCENT_CODES) & (frame.number >= 0)
+    codes = frame.codes
+    mask: Mask = (codes == 0x60) | ((codes >= 0xA8) & (codes < 0x2E0))
+    rows = np.flatnonzero(mask)
+    mask[rows] = np.isin(codes[rows], _ACCENT_CODES) & (frame.number[rows] >= 0)
     return mask
 
 

@@ -27,10 +27,14 @@ _TRACKED = 0.06  # letters this far apart are letter-spaced, if the line has the
 _OVERLAPPING = 0.04  # and letters this far into each other are set tight
 _CUT = 1.15  # a line is cut at gaps wider than this, or than 2.5 times its own word gaps, or `_CUT_MOST`
 _CUT_MOST = 2.2
-_CUT_ALIGNED = 0.7  # and at such gaps where lines above and below have one in the same place, or the size changes
+_CUT_ALIGNED = (
+    0.7  # and at such gaps where lines above and below have one too, between figures, or where the size changes
+)
 _CUT_AFTER_MARK = 4.0  # behind a list's bullet or number
 _CUT_BARE = 1.6
 _BULLETS = np.array(list(map(ord, "•◦▪▫●○■□‣⁃∙➢✓✔❖◆")), np.uint32)
+_FIGURE_ENDS = np.array(list(map(ord, "0123456789%)")), np.uint32)
+_FIGURE_STARTS = np.array(list(map(ord, "0123456789$€£(+-−")), np.uint32)
 _BARE_MARK = re.compile(r"^(?:\d{1,2}|[A-Z])$")  # the number of a section, if its title is not far
 _LIST_MARK = re.compile(
     r"^(?:[•◦▪▫●○■□‣⁃∙·–—*➢✓✔❖◆\-]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,5}|[IVX]{1,5})[.)]|\d{1,2}(?:\.\d{1,2})+\.?)$"
@@ -65,8 +69,15 @@ class WordTable:
         space &= ~first
         starts = np.flatnonzero(first)
         sizes, script = _scripts(frame, starts)
+        _show_hyphens(frame, first)
         words = np.flatnonzero(first | space | (np.diff(script, prepend=0) != 0))
         return cls(frame, starts, space, script, sizes, words, bits, _styles(bits, script, words))
+
+
+def _show_hyphens(frame: Frame, first: Mask) -> None:
+    """Soft hyphens that are drawn within a line are hyphens; at its end they stay soft."""
+    soft = frame.codes[:-1] == 0xAD
+    frame.codes[:-1][soft & ~first[1:]] = ord("-")
 
 
 def _gaps(frame: Frame, line: Ints) -> Floats:
@@ -170,7 +181,8 @@ def _cuts(frame: Frame, gap: Floats, space: Mask, first: Mask) -> Mask:
     before, after = frame.sizes[wide - 1], frame.sizes[wide]
     resized = np.minimum(before, after) < 0.9 * np.maximum(before, after)
     bullet = np.isin(frame.codes[wide], _BULLETS)
-    cut[wide[(gap[wide] > least) | resized | bullet | _aligned(frame, wide, line)]] = True
+    figures = np.isin(frame.codes[wide - 1], _FIGURE_ENDS) & np.isin(frame.codes[wide], _FIGURE_STARTS)
+    cut[wide[(gap[wide] > least) | resized | bullet | figures | _aligned(frame, wide, line)]] = True
     return _without_marks(frame, cut, space, first, gap)
 
 
@@ -198,12 +210,13 @@ def _aligned(frame: Frame, wide: Ints, line: Ints) -> Mask:
 
 
 def _without_marks(frame: Frame, cut: Mask, space: Mask, first: Mask, gap: Floats) -> Mask:
-    """No cut behind the bullet or number that begins a line."""
+    """No cut behind the bullet or number that begins a line, unless figures follow: then it is one itself."""
     starts = np.flatnonzero(first | cut)
     cuts = np.flatnonzero(cut & (gap < _CUT_AFTER_MARK))
     begins = starts[np.searchsorted(starts, cuts) - 1]
     words = np.cumsum(space)
     one_word = (cuts - begins <= 8) & (words[cuts - 1] == words[begins])
+    one_word &= ~np.isin(frame.codes[cuts], _FIGURE_STARTS)
     for at, begin in zip(cuts[one_word].tolist(), begins[one_word].tolist(), strict=True):
         mark = "".join(map(chr, frame.codes[begin:at].tolist()))
         cut[at] = not (_LIST_MARK.match(mark) or (gap[at] < _CUT_BARE and _BARE_MARK.match(mark)))
