@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import resources
 from typing import Any
 
 import orjson
@@ -101,3 +102,62 @@ def test_formats_by_name() -> None:
     with pytest.raises(UsageError, match=r"one of markdown, text, json.*'docx'"):
         export(document(), "docx")
     assert all(f.suffix.startswith(".") and "/" in f.media_type for f in FORMATS.values())
+
+
+# --- the published schema
+
+
+def schema() -> dict[str, Any]:
+    said: dict[str, Any] = orjson.loads(resources.files("docai.export").joinpath("document.schema.json").read_bytes())
+    return said
+
+
+TYPES = {
+    "object": dict,
+    "array": list,
+    "string": str,
+    "boolean": bool,
+    "integer": int,
+    "number": (int, float),
+    "null": type(None),
+}
+
+
+def check(value: Any, rule: dict[str, Any], root: dict[str, Any], at: str = "$") -> None:
+    """The part of JSON Schema that ours uses."""
+    if "$ref" in rule:
+        check(value, root["$defs"][rule["$ref"].rpartition("/")[2]], root, at)
+        return
+    kinds = [rule["type"]] if isinstance(rule.get("type"), str) else rule.get("type", [])
+    assert not kinds or any(isinstance(value, TYPES[kind]) for kind in kinds), f"{at}: {value!r} is no {kinds}"
+    assert value in rule.get("enum", [value]), f"{at}: {value!r}"
+    assert value == rule.get("const", value), f"{at}: {value!r}"
+    if isinstance(value, dict):
+        check_object(value, rule, root, at)
+    if isinstance(value, list):
+        assert rule.get("minItems", 0) <= len(value) <= rule.get("maxItems", len(value)), at
+        for n, item in enumerate(value):
+            check(item, rule["items"], root, f"{at}[{n}]")
+
+
+def check_object(value: dict[str, Any], rule: dict[str, Any], root: dict[str, Any], at: str) -> None:
+    assert set(rule.get("required", ())) <= set(value), f"{at}: lacks {set(rule['required']) - set(value)}"
+    for key, item in value.items():
+        inner = rule.get("properties", {}).get(key, rule.get("additionalProperties", False))
+        assert inner is not False, f"{at}: unknown {key}"
+        check(item, inner, root, f"{at}.{key}")
+
+
+def test_the_output_keeps_to_its_schema() -> None:
+    check(orjson.loads(export(rich(), "json")), schema(), schema())
+
+
+@given(blocks)
+@settings(max_examples=50)
+def test_any_block_keeps_to_the_schema(block: Block) -> None:
+    check(block_json(block), schema()["$defs"]["block"], schema())
+
+
+def test_the_schema_knows_every_label() -> None:
+    assert schema()["$defs"]["label"]["enum"] == [label.value for label in Label]
+    assert schema()["$id"] == SCHEMA

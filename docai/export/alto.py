@@ -21,6 +21,9 @@ _STYLES: dict[Style, str] = {
 }
 
 
+Pixels = tuple[int, int, int, int]
+
+
 def render(document: Document, options: ExportOptions) -> str:
     """The document as ALTO. Coordinates are pixels: the image's own, or at `options.dpi` for pages in points."""
     attributes = {
@@ -85,7 +88,11 @@ def _confidence(result: PageResult) -> float | None:
 
 
 def _place(box: Box, frame: PixelFrame) -> dict[str, object]:
-    left, top, right, bottom = frame.box(box)
+    return _rect(frame.box(box))
+
+
+def _rect(edges: Pixels) -> dict[str, object]:
+    left, top, right, bottom = edges
     return {"HPOS": left, "VPOS": top, "WIDTH": right - left, "HEIGHT": bottom - top}
 
 
@@ -133,21 +140,17 @@ def _within(line: Line, box: Box) -> Line | None:
 
 def _line(line: Line, frame: PixelFrame, name: str) -> str:
     words = words_of(line)
+    places = [frame.box(word.box) for word in words]
     parts = []
-    for n, word in enumerate(words):
-        parts.append(_string(word, line, frame, f"string_{name}_{n + 1}"))
+    for n, (word, place) in enumerate(zip(words, places, strict=True)):
+        parts.append(_string(word, line, place, f"string_{name}_{n + 1}"))
         if word.space and n + 1 < len(words):
-            parts.append(_space(word, words[n + 1], frame))
+            width = max(0, places[n + 1][0] - place[2])
+            parts.append(element("SP", {"HPOS": place[2], "VPOS": place[1], "WIDTH": width}))
     return element("TextLine", {"ID": f"line_{name}", **_place(line.box, frame)}, *parts) + "\n"
 
 
-def _string(word: PlacedWord, line: Line, frame: PixelFrame, name: str) -> str:
+def _string(word: PlacedWord, line: Line, place: Pixels, name: str) -> str:
     styles = " ".join(_STYLES[style] for style in sorted(word.styles) if style in _STYLES) or None
     confidence = None if line.confidence is None else round(line.confidence, 3)
-    place = _place(word.box, frame)
-    return element("String", {"ID": name, "CONTENT": word.text, **place, "WC": confidence, "STYLE": styles})
-
-
-def _space(word: PlacedWord, following: PlacedWord, frame: PixelFrame) -> str:
-    _, top, right, _ = frame.box(word.box)
-    return element("SP", {"HPOS": right, "VPOS": top, "WIDTH": max(0, frame.box(following.box)[0] - right)})
+    return element("String", {"ID": name, "CONTENT": word.text, **_rect(place), "WC": confidence, "STYLE": styles})

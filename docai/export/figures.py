@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import base64
 import io
+import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from docai.errors import DocaiError
 from docai.export.options import ExportOptions, image_folder
 from docai.types import Block, Box, Document, Page, PageResult
 
 if TYPE_CHECKING:
+    from docai.render.document import Source
     from docai.types import RGB
+
+_LOG = logging.getLogger(__name__)
 
 
 def picture_names(document: Document) -> dict[str, str]:
@@ -40,9 +46,13 @@ def is_latex(block: Block) -> bool:
     return block.kind == "formula" and block.source.startswith("vlm") and bool(block.text.strip())
 
 
-def assets(document: Document, options: ExportOptions | None = None) -> dict[str, bytes]:
-    """The PNG files that an output with `images="ref"` refers to: path relative to the output -> bytes."""
+def assets(document: Document, options: ExportOptions | None = None, source: Source | None = None) -> dict[str, bytes]:
+    """The PNG files that an output with `images="ref"` refers to: path relative to the output -> bytes.
+
+    `source`, the open document, gives pixels to pages that have none (read back from JSON).
+    """
     options = options or ExportOptions()
+    document = attached(document, source)
     folder = image_folder(document, options)
     return {f"{folder}/{name}": png for name, png in _files(document, options.dpi)}
 
@@ -50,9 +60,31 @@ def assets(document: Document, options: ExportOptions | None = None) -> dict[str
 def _files(document: Document, dpi: float) -> Iterator[tuple[str, bytes]]:
     for result in document.pages:
         named = list(_pictures(result))
-        if named:
-            pixels = result.page.pixels(dpi)
+        pixels = pixels_of(result.page, dpi) if named else None
+        if pixels is not None:
             yield from ((name, png_of(crop(result.page, pixels, block.box))) for block, name in named)
+
+
+def pixels_of(page: Page, dpi: float) -> RGB | None:
+    """The upright page, or None where its source is closed or cannot draw it."""
+    try:
+        return page.pixels(dpi) if page.render is not None else None
+    except DocaiError as error:
+        _LOG.warning("page %d has no picture: %s", page.index + 1, error)
+        return None
+
+
+def attached(document: Document, source: Source | None) -> Document:
+    """The document with pixels for those of its pages that have none."""
+    if source is None:
+        return document
+    return replace(document, pages=tuple(_attached(result, source) for result in document.pages))
+
+
+def _attached(result: PageResult, source: Source) -> PageResult:
+    if result.page.render is not None or not result.page.width:
+        return result
+    return replace(result, page=replace(result.page, render=source.page(result.page.index).render))
 
 
 def crop(page: Page, pixels: RGB, box: Box) -> RGB:
@@ -62,6 +94,17 @@ def crop(page: Page, pixels: RGB, box: Box) -> RGB:
     left, top = min(max(0, int(box.l * sx)), width - 1), min(max(0, int(box.t * sy)), height - 1)
     right, bottom = max(left + 1, min(width, round(box.r * sx))), max(top + 1, min(height, round(box.b * sy)))
     return pixels[top:bottom, left:right]
+
+
+def shrunk(pixels: RGB, widest: int) -> RGB:
+    """Pixels (H, W, 3) no wider than `widest`."""
+    if pixels.shape[1] <= widest:
+        return pixels
+    import numpy as np
+    from PIL import Image
+
+    height = max(1, round(pixels.shape[0] * widest / pixels.shape[1]))
+    return np.asarray(Image.fromarray(pixels).resize((widest, height), Image.Resampling.LANCZOS))
 
 
 def png_of(pixels: RGB) -> bytes:

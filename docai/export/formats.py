@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from docai.errors import UsageError
+from docai.export.figures import attached
 from docai.export.options import ExportOptions as ExportOptions
-from docai.types import Document, PageResult
+from docai.types import Document
 
 if TYPE_CHECKING:
     from docai.render.document import Source
@@ -64,8 +65,7 @@ def export(
     the pages (read back from JSON, say) have none of their own. Raises UsageError for an unknown format.
     """
     chosen = format_of(format)
-    if source is not None:
-        document = attached(document, source)
+    document = attached(document, source)
     module: Any = importlib.import_module(chosen.module)
     extra = (source,) if chosen.needs_source else ()
     result: str | bytes = module.render(document, options or ExportOptions(), *extra)
@@ -75,14 +75,3 @@ def export(
 def storable(text: str) -> str:
     """Text without lone surrogates, which no file can hold."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
-def attached(document: Document, source: Source) -> Document:
-    """The document with pixels for those of its pages that have none."""
-    return replace(document, pages=tuple(_attached(result, source) for result in document.pages))
-
-
-def _attached(result: PageResult, source: Source) -> PageResult:
-    if result.page.render is not None or not result.page.width:
-        return result
-    return replace(result, page=replace(result.page, render=source.page(result.page.index).render))

@@ -112,7 +112,8 @@ def _shifted(text: str, run: Run) -> str:
 def _emphasised(body: str, run: Run, before: str, after: str) -> str:
     """Stars where markdown takes them for emphasis, tags where it would not (CommonMark's flanking rules)."""
     bold, italic = "bold" in run.styles, "italic" in run.styles
-    if not bold and not italic:
+    only_signs = not any(c.isalnum() for c in run.text)  # a raised star is no more of one for being slanted
+    if only_signs or not (bold or italic):
         return body
     if _flanked(before, body[0]) and _flanked(after, body[-1]) and before != "*" and after != "*":
         stars = "**" * bold + "*" * italic

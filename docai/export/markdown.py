@@ -103,15 +103,15 @@ class Markdown:
 
     def _image(self, block: Block, page: Page) -> str:
         alt = inline(alt_text(block)).replace("[", "\\[").replace("]", "\\]").replace("\n", " ")
-        if self.options.images == "embed":
-            pixels = self._pixels(page)
-            if pixels is None:
-                return alt
-            target = data_uri(png_of(crop(page, pixels, block.box)), "image/png")
-        else:
-            target = as_url(f"{self.folder}/{self.names[block.id]}")
-        image = f"![{alt}]({target})"
-        return f"{image}\n\n{inline(block.text)}" if is_prose(block) else image
+        target = self._target(block, page)
+        image = f"![{alt}]({target})" if target else ""
+        return "\n\n".join(part for part in (image, inline(block.text) if is_prose(block) else "") if part)
+
+    def _target(self, block: Block, page: Page) -> str | None:
+        if self.options.images == "ref":
+            return as_url(f"{self.folder}/{self.names[block.id]}")
+        pixels = self._pixels(page)
+        return None if pixels is None else data_uri(png_of(crop(page, pixels, block.box)), "image/png")
 
     def _pixels(self, page: Page) -> RGB | None:
         """The page's pixels, kept for the next figure on it."""

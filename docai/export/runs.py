@@ -27,11 +27,15 @@ class Run:
 
 def runs(text: str, spans: Sequence[Span], cuts: Iterable[int] = ()) -> list[Run]:
     """The runs of a text in order, with further cuts where asked for; overlapping spans add up."""
-    edges = {0, len(text), *cuts, *(edge for span in spans for edge in (span.start, span.end))}
+    marks = [span for span in spans if span.start < span.end]
+    edges = {0, len(text), *cuts, *(edge for span in marks for edge in (span.start, span.end))}
     points = sorted(edge for edge in edges if 0 <= edge <= len(text))
+    coming, over = sorted(marks, key=lambda span: -span.start), list[Span]()
     found: list[Run] = []
     for start, end in pairwise(points):
-        over = [span for span in spans if span.start <= start and end <= span.end]
+        over = [span for span in over if span.end > start]
+        while coming and coming[-1].start <= start:
+            over.append(coming.pop())
         styles = frozenset(span.style for span in over if span.style)
         found.append(Run(start, text[start:end], styles, next((span.link for span in over if span.link), None)))
     return found

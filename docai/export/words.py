@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from docai.geometry import clip, displayed_quad
-from docai.types import Block, Box, Line, Page, Style
+from docai.types import Block, Box, Line, Page, Point, Style
 from docai.writing import is_rtl
 
 
@@ -110,11 +110,17 @@ class PixelFrame:
     def box(self, box: Box) -> tuple[int, int, int, int]:
         """l, t, r, b around an upright box, at least one pixel large and within the page."""
         scale, (width, height) = self.page.scale(self.dpi), self.size
-        corners = displayed_quad(self.page, clip(box, self.page.box))
+        corners = self._corners(clip(box, self.page.box))
         xs, ys = [x * scale for x, _ in corners], [y * scale for _, y in corners]
         left, top = (max(0, min(edge - 1, math.floor(min(vs) + 0.01))) for edge, vs in ((width, xs), (height, ys)))
         right, bottom = (min(edge, math.ceil(max(vs) - 0.01)) for edge, vs in ((width, xs), (height, ys)))
         return left, top, max(right, left + 1), max(bottom, top + 1)
+
+    def _corners(self, box: Box) -> tuple[Point, ...]:
+        """The box's corners as displayed; two opposite ones say it all where the page does not lean."""
+        if self.page.skew:
+            return displayed_quad(self.page, box)
+        return self.page.to_displayed(box.l, box.t), self.page.to_displayed(box.r, box.b)
 
     def angle(self, line: Line) -> float:
         """Degrees counter-clockwise by which a line's text is turned as displayed."""

@@ -1,0 +1,136 @@
+"""HTML in one file: the picture of each page beside what it says, each block linked with its box on the picture.
+
+It loads nothing from anywhere and can be read without scripts. A content security policy allows its own script only.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from importlib import resources
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from docai.export.colours import COLOURS
+from docai.export.figures import crop, data_uri, is_picture, jpeg_of, pixels_of, shrunk
+from docai.export.flow import children_around
+from docai.export.html_inline import body_html
+from docai.export.markup import element, escaped
+from docai.export.options import ExportOptions
+from docai.types import Block, Document, Label, Page, PageResult, Status
+
+if TYPE_CHECKING:
+    from docai.types import RGB
+
+_WIDEST = 1400  # pixels of a page's picture
+_QUALITY = 72
+_UNSURE = 0.8  # below this confidence a text is marked
+
+
+def render(document: Document, options: ExportOptions) -> str:
+    """The document as a page to read and check."""
+    style, script = _resource("html_page.css") + _colours(), _resource("html_page.js")
+    title = document.metadata.get("Title") or PurePath(document.source).name
+    head = [
+        '<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{_policy(script)}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{escaped(title)}</title>",
+        f"<style>\n{style}</style>",
+    ]
+    pages = [_page(result, options) for result in document.pages]
+    said = (
+        f"{escaped(document.source)} · {len(pages)} page{'' if len(pages) == 1 else 's'} · {escaped(document.engine)}"
+    )
+    top = f"<header><h1>{escaped(title)}</h1><p>{said}</p></header>"
+    body = "\n".join([top, "<main>", *pages, "</main>", f"<script>{script}</script>"])
+    return "\n".join(
+        ["<!DOCTYPE html>", "<html>", "<head>", *head, "</head>", "<body>", body, "</body>", "</html>", ""]
+    )
+
+
+def _resource(name: str) -> str:
+    return resources.files("docai.export").joinpath(name).read_text("utf-8")
+
+
+def _policy(script: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+    return (
+        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'"
+    )
+
+
+def _colours() -> str:
+    return "".join(f".is-{label.value} {{ --colour: {colour}; }}\n" for label, colour in COLOURS.items())
+
+
+def _page(result: PageResult, options: ExportOptions) -> str:
+    page, number = result.page, result.page.index + 1
+    pixels = pixels_of(page, options.dpi)
+    blocks = [block for block in result.blocks if options.furniture == "keep" or not block.furniture]
+    text = "".join(_block(block, page, pixels) for block in blocks)
+    view = _view(page, blocks, pixels) if page.width > 0 and page.height > 0 else "<div></div>"
+    return (
+        f'<section class="page" id="page-{number}">\n{view}\n<div class="says">{_notes(result)}{text}</div>\n</section>'
+    )
+
+
+def _notes(result: PageResult) -> str:
+    if result.outcome.status is Status.OK:
+        return ""
+    reasons = "; ".join(result.outcome.reasons)
+    return f'<p class="notes">{result.outcome.status.value}: {escaped(reasons)}</p>\n'
+
+
+def _view(page: Page, blocks: list[Block], pixels: RGB | None) -> str:
+    """The page's picture with a link over each block."""
+    number = page.index + 1
+    image = ""
+    if pixels is not None:
+        source = data_uri(jpeg_of(shrunk(pixels, _WIDEST), _QUALITY), "image/jpeg")
+        image = f'<img src="{source}" alt="Page {number}">'
+    boxes = "".join(_box(part, page) for block in blocks for part in (block, *block.children))
+    ratio = f"--ratio: {page.width / page.height:.4f}"
+    sheet = f'<div class="sheet" style="{ratio}">{image}{boxes}</div>'
+    return f'<figure class="view">{sheet}<figcaption>Page {number}</figcaption></figure>'
+
+
+def _box(block: Block, page: Page) -> str:
+    box = block.box
+    edges = {"left": box.l / page.width, "top": box.t / page.height}
+    edges |= {"width": box.width / page.width, "height": box.height / page.height}
+    place = ";".join(f"{edge}:{100 * share if math.isfinite(share) else 0:.2f}%" for edge, share in edges.items())
+    attributes = {"class": f"box is-{block.label.value}", "id": f"box-{block.id}", "href": f"#{block.id}"}
+    return f"{element('a', {**attributes, 'style': place, 'title': _said_of(block)}, ' ')}"
+
+
+def _block(block: Block, page: Page, pixels: RGB | None) -> str:
+    above, below = children_around(block)
+    parts = [*above, block, *below]
+    return "".join(_one(part, page, pixels) for part in parts)
+
+
+def _one(block: Block, page: Page, pixels: RGB | None) -> str:
+    unsure = block.confidence is not None and block.confidence < _UNSURE
+    depth = f"--depth: {block.level or 0}" if block.label is Label.LIST_ITEM else None
+    attributes = {
+        "class": f"block is-{block.label.value}" + " unsure" * unsure,
+        "id": block.id,
+        "dir": "auto",
+        "title": _said_of(block),
+        "style": depth,
+    }
+    place = f'<a class="place" href="#box-{escaped(block.id)}" aria-label="Show on the page">◧</a>'
+    return element("div", attributes, place, body_html(block, _picture(block, page, pixels))) + "\n"
+
+
+def _picture(block: Block, page: Page, pixels: RGB | None) -> str | None:
+    if pixels is None or not is_picture(block):
+        return None
+    return data_uri(jpeg_of(shrunk(crop(page, pixels, block.box), _WIDEST), _QUALITY), "image/jpeg")
+
+
+def _said_of(block: Block) -> str:
+    sure = "" if block.confidence is None else f" · {100 * block.confidence:.0f} %"
+    return f"{block.label.value} · {block.source}{sure}"
