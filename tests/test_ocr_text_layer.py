@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from docai.ocr.glyph_text import lines_of
+from docai.ocr.letter_pairs import ENOUGH, IMPLAUSIBLE, unusualness
 from docai.ocr.text_layer import read_text_layer
 from docai.types import Box, Font, Glyphs, Line
 from tests.glyph_typist import Typist, page_of
@@ -240,6 +241,13 @@ def test_right_to_left_text_is_in_the_order_of_reading(text: str) -> None:
     assert texts(as_read) == texts(as_seen) == [text]
 
 
+def test_a_list_number_stays_with_its_right_to_left_item() -> None:
+    typist = Typist()
+    typist.line(".1", 300, 100)
+    typist.right_to_left("שלום עולם", 290, 100)
+    assert texts(typist) == ["1. שלום עולם"]
+
+
 def test_numbers_in_right_to_left_text_keep_running_left_to_right() -> None:
     typist = Typist()
     left = typist.right_to_left("שנת ", 300, 100)
@@ -263,6 +271,21 @@ def test_a_mark_that_the_file_puts_before_its_letter_follows_it() -> None:
     typist.put("\u064b", (left - 5, 92.2, left - 2, 102.2), 10)
     typist.right_to_left("ضا", left, 100)
     assert texts(typist) == ["أيضًا"]
+
+
+@pytest.mark.parametrize(
+    ("text", "plausible"),
+    [
+        ("The harbour masters wrote the height of the tide into bound books", True),
+        ("Die Hafenmeister schrieben die Höhe der Flut in gebundene Bücher", True),
+        ("Zarządcy portu zapisywali wysokość przypływu w oprawionych księgach", True),
+        ("Wkh kduerxu pdvwhuv zurwh wkh khljkw ri wkh wlgh lqwr erxqg errnv", False),
+    ],
+)
+def test_letter_pairs_tell_languages_from_broken_encodings(text: str, plausible: bool) -> None:
+    score, pairs = unusualness(text)
+    assert pairs >= ENOUGH
+    assert (score < IMPLAUSIBLE) == plausible
 
 
 def no_thumbnail() -> np.ndarray:

@@ -133,14 +133,20 @@ def _join_ligatures(frame: Frame) -> None:
     if len(frame) < 2:
         return
     shared = (frame.boxes[1:] == frame.boxes[:-1]).all(axis=1) & (frame.boxes[1:, 2] > frame.boxes[1:, 0])
+    rtl = is_right_to_left(frame.codes)
+    if rtl.any():  # the parts of an Arabic ligature may differ a little in place and width
+        left, right = frame.boxes[:, 0], frame.boxes[:, 2]
+        common = np.minimum(right[1:], right[:-1]) - np.maximum(left[1:], left[:-1])
+        level = np.abs(np.diff(frame.base)) < 0.01 * frame.sizes[1:]
+        shared |= rtl[1:] & rtl[:-1] & level & (common > 0.85 * np.maximum(right - left, 0.01)[1:])
     shared &= frame.number[1:] >= 0
-    for start, end in _spans(shared):
-        codes = frame.codes[start : end + 1].tolist()
+    for first, last in _spans(shared):
+        codes = frame.codes[first : last + 1].tolist()
         if len(set(codes)) == 1 and codes[0] != ord("f"):
-            frame.number[start + 1 : end + 1] = -1  # drawn twice in the same place
+            frame.number[first + 1 : last + 1] = -1  # drawn twice in the same place
             continue
-        frame.texts[start] = _ligature_text(codes)
-        frame.number[start + 1 : end + 1] = -1
+        frame.texts[first] = _ligature_text(codes)
+        frame.number[first + 1 : last + 1] = -1
 
 
 def _spans(linked: Mask) -> list[tuple[int, int]]:

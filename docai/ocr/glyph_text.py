@@ -142,7 +142,8 @@ class _Builder:
         right, left = (np.add.reduceat(kind, starts, dtype=np.int64) for kind in (rtl, latin))
         page = bool(right.sum() > left.sum())
         whole = (right >= left) | (page & (4 * right >= left))
-        return {i: bool(whole[i]) for i in np.flatnonzero(right).tolist()}
+        mixed = (right > 0) | (page & (left == 0))  # lines without letters run as the page does
+        return {i: bool(whole[i]) for i in np.flatnonzero(mixed).tolist()}
 
     def _turned(self, start: int, end: int, rtl: bool) -> tuple[str, list[Word]]:
         """Text and words of a line with right-to-left letters, in the order of reading."""

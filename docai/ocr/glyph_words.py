@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docai.ocr.glyph_frame import SPACE, Frame
-from docai.ocr.glyph_repair import is_east_asian
+from docai.ocr.glyph_repair import is_east_asian, is_right_to_left
 from docai.types import Font
 
 Floats = NDArray[np.float64]
@@ -39,6 +39,7 @@ _BARE_MARK = re.compile(r"^(?:\d{1,2}|[A-Z])$")  # the number of a section, if i
 _LIST_MARK = re.compile(
     r"^(?:[•◦▪▫●○■□‣⁃∙·–—*➢✓✔❖◆\-]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,5}|[IVX]{1,5})[.)]|\d{1,2}(?:\.\d{1,2})+\.?)$"
 )
+_LIST_MARK_RTL = re.compile(r"^(?:[•◦▪▫●○■□‣⁃∙·–—*◆\-]|[.)]?\d{1,3}[.(]?|[.(]\d{1,3}\))$")  # as seen
 _SUPERSCRIPT, _SUBSCRIPT = 1, 2
 BOLD, ITALIC, MONO, RAISED, LOWERED = 1, 2, 4, 8, 16  # style bits of a word
 
@@ -218,9 +219,19 @@ def _without_marks(frame: Frame, cut: Mask, space: Mask, first: Mask, gap: Float
     one_word = (cuts - begins <= 8) & (words[cuts - 1] == words[begins])
     one_word &= ~np.isin(frame.codes[cuts], _FIGURE_STARTS)
     for at, begin in zip(cuts[one_word].tolist(), begins[one_word].tolist(), strict=True):
-        mark = "".join(map(chr, frame.codes[begin:at].tolist()))
+        mark = _text(frame, begin, at)
         cut[at] = not (_LIST_MARK.match(mark) or (gap[at] < _CUT_BARE and _BARE_MARK.match(mark)))
+    rtl = is_right_to_left(frame.codes)
+    if rtl.any():  # there the mark stands at the right end of the line
+        ends = np.append(starts, len(cut))[np.searchsorted(starts, cuts, side="right")]
+        for at, end in zip(cuts.tolist(), ends.tolist(), strict=True):
+            if end - at <= 4 and rtl[max(0, at - 4) : at].any() and _LIST_MARK_RTL.match(_text(frame, at, end)):
+                cut[at] = False
     return cut
+
+
+def _text(frame: Frame, start: int, end: int) -> str:
+    return "".join(map(chr, frame.codes[start:end].tolist()))
 
 
 def _scripts(frame: Frame, starts: Ints) -> tuple[Floats, NDArray[np.int8]]:
