@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 from docai.geometry import union
 from docai.layout.body import Body, usual
@@ -161,7 +162,7 @@ def _usual_leading(rows: Sequence[_Row], body: Body) -> float | None:
     """The leading, in sizes, that most lines of the column keep; the page's where they are few."""
     pitches = sorted(
         (b.base - a.base) / b.size
-        for a, b in zip(rows, rows[1:], strict=False)
+        for a, b in pairwise(rows)
         if abs(a.size - b.size) <= body.tolerance * max(a.size, b.size)
     )
     if len(pitches) < 4:
@@ -206,7 +207,7 @@ def _paragraph_begins(block: Sequence[_Row], row: _Row, below: _Row | None, colu
     if hanging:  # items and references: the next one begins where the first line began
         return row.left < margin - 0.7 * em
     if starts_item(block[0].text) and len(block) == 1 and row.left > block[0].left + 0.7 * em:
-        return False
+        return short and above.ends
     level = abs(row.left - block[0].left) < 0.5 * em
     if below is not None and level and below.left > row.left + 0.7 * em and (above.ends or short):
         return below.left < row.left + _INDENT[1] * em and not column.gap((below.base - row.base) / em)

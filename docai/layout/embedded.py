@@ -13,6 +13,7 @@ from docai.layout.formulas import split_formulas
 from docai.layout.furniture import edge_lines
 from docai.layout.margins import line_numbers
 from docai.layout.order import Flow, columns
+from docai.layout.pictures import find_pictures, finer_than_needed
 from docai.layout.roles import label_column
 from docai.layout.rules import pixel_rules
 from docai.layout.tables import find_tables
@@ -32,28 +33,29 @@ class EmbeddedDetector:
 
     def detect(self, page: Page, lines: Sequence[Line], content: PageContent) -> list[Region]:
         """See `Detector.detect`."""
-        lines, rules = _seen(page, lines, content)
-        tables = find_tables(page, lines, rules, content.fills)
-        free = [line for line in lines if not _held(line.box, [t.box for t in tables])]
+        lines, content = _seen(page, lines, content)
+        tables = find_tables(page, lines, content.rules, content.fills)
+        held = [table.box for table in tables]
+        free = [line for line in lines if not _held(line.box, held)]
         body = body_of(lines)
-        figures = find_figures(page, free, content, body)
-        figures = [box for box in figures if not _held(box, [t.box for t in tables])]
+        figures = [box for box in find_figures(page, free, content, body) if not _held(box, held)]
         free = [line for line in free if not _held(line.box, figures)]
         fixed = [*tables, *(Region(box, Label.FIGURE) for box in figures)]
-        regions = _Sheet(page, body, rules).regions(free, fixed)
+        regions = _Sheet(page, body, content.rules).regions(free, fixed)
         return [replace(region, order=n) for n, region in enumerate(regions)]
 
 
-def _seen(page: Page, lines: Sequence[Line], content: PageContent) -> tuple[Sequence[Line], Sequence[Rule]]:
-    """Lines and rules, with what only pixels show where the text was read from them: rules, and bold type."""
+def _seen(page: Page, lines: Sequence[Line], content: PageContent) -> tuple[Sequence[Line], PageContent]:
+    """Lines and content, with what only pixels show where the text was read from them: rules, pictures, bold type."""
     recognised = sum(line.source != "text-layer" for line in lines)
     if recognised * 2 <= len(lines) or page.render is None:
-        return lines, content.rules
+        return lines, content
     pixels = page.pixels(_DPI)
     lines = weighed(page, lines, pixels)
-    if content.rules:
-        return lines, content.rules
-    return lines, [Rule(page.from_pixels(r.box, pixels.shape), r.width) for r in pixel_rules(pixels)]
+    pixels = finer_than_needed(pixels)
+    rules = content.rules or tuple(Rule(page.from_pixels(r.box, pixels.shape), r.width) for r in pixel_rules(pixels))
+    pictures = find_pictures(page, pixels, [line.box for line in lines])
+    return lines, replace(content, rules=rules, pictures=tuple(pictures))
 
 
 def _held(box: Box, boxes: Sequence[Box]) -> bool:
@@ -81,7 +83,7 @@ class _Sheet:
         numbers = line_numbers(lines)
         turned = [line for line in lines if line.angle]
         level = _without(lines, [*numbers, *turned])
-        edges = edge_lines(level, self.page)
+        edges = edge_lines(level, self.page, self.body, self.rules)
         level = _without(level, [line for line, _ in edges])
         middle = self.page.height / 2
         heads = [Region(line.box, label) for line, label in edges if line.box.cy < middle]
@@ -144,7 +146,17 @@ class _Sheet:
         regions = [region for region, _ in sized]
         if size > _TITLE * self.body.size:
             regions[-place] = replace(regions[-place], label=Label.TITLE)
-        return regions
+        return _code_before_caption(regions)
+
+
+def _code_before_caption(regions: list[Region]) -> list[Region]:
+    """A listing is read like a figure: first the thing, then what it is called, wherever that is printed."""
+    labels = [region.label for region in regions]
+    for n in range(len(regions) - 1):
+        if labels[n : n + 2] == [Label.CAPTION, Label.CODE] and labels[max(0, n - 1)] is not Label.CODE:
+            regions[n], regions[n + 1] = regions[n + 1], regions[n]
+            labels[n], labels[n + 1] = labels[n + 1], labels[n]
+    return regions
 
 
 def _without(lines: Sequence[Line], others: Sequence[Line]) -> list[Line]:

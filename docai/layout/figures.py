@@ -18,6 +18,7 @@ _PART_NAME = re.compile(r"^\(?[a-zA-Z]\)$")
 _BANNER = 1.2  # times the body size: type on a picture that is no label in it
 _TEXT = 0.22  # of a figure's area that long lines of text may cover; more is text with a picture behind it
 _LONG = 25  # characters
+_LABEL = 15  # characters
 
 
 def find_figures(page: Page, lines: Sequence[Line], content: PageContent, body: Body) -> list[Box]:
@@ -65,7 +66,7 @@ def _with_rules(box: Box, rules: Sequence[Rule], page: Page) -> Box:
 
 def _is_ground(box: Box, lines: Sequence[Line], body: Body) -> bool:
     """Whether a picture lies behind text: a banner with a heading on it, a frame around paragraphs."""
-    held = [line for line in lines if line.source == "text-layer" and inside(line.box, box) > 0.6]
+    held = [line for line in lines if inside(line.box, box) > 0.6]
     if not held:
         return False
     if sum(line.box.area for line in held if len(line.text) > _LONG) > _TEXT * box.area:
@@ -99,13 +100,20 @@ def _are_near(a: Box, b: Box, reach: float) -> bool:
 def _with_labels(box: Box, lines: Sequence[Line], body: Body) -> Box:
     """A figure with the short lines that reach over its edge."""
     labels = [line.box for line in lines if 0.25 < inside(line.box, box) < 1 and _is_label(line, box, body)]
-    below = grow(box, 0, 2 * body.size)
-    names = [line.box for line in lines if _PART_NAME.match(line.text) and inside(line.box, below) == 1]
-    return union((box, *labels, *names))
+    return union((box, *labels, *(line.box for line in lines if _names_part(line, box, body))))
 
 
 def _is_label(line: Line, box: Box, body: Body) -> bool:
     return line.size <= _BANNER * body.size and line.box.width < 0.5 * box.width
+
+
+def _names_part(line: Line, box: Box, body: Body) -> bool:
+    """Whether a line right beside a figure names a part of it: "(b)" below, a word on its left or right."""
+    if _PART_NAME.match(line.text):
+        return inside(line.box, grow(box, 0, 2 * body.size)) == 1
+    gap = max(box.l - line.box.r, line.box.l - box.r)
+    level = y_overlap(line.box, box) > 0.9 and line.box.height < 0.8 * box.height
+    return level and gap < 1.5 * body.size and len(line.text) <= _LABEL
 
 
 def _merged(boxes: Sequence[Box]) -> list[Box]:

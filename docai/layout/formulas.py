@@ -13,9 +13,10 @@ _FONTS = re.compile(
 )
 _WORD = re.compile(r"[^\W\d_]{4,}")
 # Words that stand in formulas: functions, and the few between their parts
-_FUNCTIONS = frozenset(
-    "arcsin arccos arctan argmax argmin diag dist else exp for from grad ideal image infinity kern lcm lim ln log mod"
-    " otherwise rank sign sinh span such that tanh trace where with and".split()
+_FUNCTIONS = re.compile(
+    r"arcsin|arccos|arctan|argmax|argmin|diag|dist|else|from|grad|image|kern|otherwise|rank|sign|sinh|span|such|that"
+    r"|tanh|trace|where|with|const|cosh|infinity",
+    re.IGNORECASE,
 )
 _NUMBER = re.compile(r"^\(?[A-Z]?\d+(?:[.\-–]\d+)*[a-z]?\)$")  # of an equation
 _PROOF_END = frozenset("■□∎◻◼")
@@ -43,7 +44,7 @@ def split_formulas(lines: Sequence[Line]) -> list[tuple[bool, list[Line]]]:
 
 
 def _words(text: str) -> int:
-    return sum(word.lower() not in _FUNCTIONS for word in _WORD.findall(text))
+    return sum(_FUNCTIONS.fullmatch(word) is None for word in _WORD.findall(text))
 
 
 def _is_strong(line: Line) -> bool:

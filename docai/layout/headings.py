@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from docai.layout.blocks import CAPTION, LineBlock
 from docai.layout.body import Body
@@ -22,7 +23,7 @@ _SHORTEST_CAPITALS = 5  # letters; fewer are an abbreviation
 
 
 def is_heading(block: LineBlock, body: Body, *, apart: bool) -> bool:
-    """Whether a block is a heading. `apart`: more white above it than between lines, and it does not fill its column."""
+    """Whether a block is a heading. `apart`: it has more white above than a line, and does not fill its column."""
     text = block.text.strip()
     letters = [c for c in text if c.isalpha()]
     if len(block.lines) > _MOST_LINES or len(text) > _LONGEST or len(letters) < 2 or CAPTION.match(text):
@@ -36,8 +37,10 @@ def is_heading(block: LineBlock, body: Body, *, apart: bool) -> bool:
 
 def _broken(block: LineBlock) -> bool:
     """Whether it has wide gaps, as rows of a form or table have: only a number may stand apart from a heading."""
-    pairs = zip(block.lines, block.lines[1:], strict=False)
-    return any(b.box.l - a.box.r > _WIDEST_GAP * block.size and a.box.b > b.box.t and len(a.text) > 5 for a, b in pairs)
+    return any(
+        b.box.l - a.box.r > _WIDEST_GAP * block.size and a.box.b > b.box.t and len(a.text) > 5
+        for a, b in pairwise(block.lines)
+    )
 
 
 def _ends_like_one(block: LineBlock, text: str, body: Body) -> bool:
