@@ -16,6 +16,7 @@ from docai.types import Box, Line
 _GAP = 0.9  # em: words further apart may be in two columns
 _LONG = 6  # words: a line of this many or more may be running text
 _ROWS = 3  # rows with text in several columns that a table has at least
+_FILLED = 0.4  # share of a table's places that hold text; the labels of a chart fill fewer
 _LEADER = re.compile(r"(?:\.\s?){4,}|…{2,}|_{4,}")
 
 
@@ -111,11 +112,30 @@ def _parts(row: Sequence[Piece], walls: Sequence[Box]) -> list[list[Piece]]:
 
 def _tables_in(chain: Rows, em: float) -> list[Box]:
     """The tables of a chain of rows: all of it, or what headings leave of it."""
-    whole = _table(chain, em) if chain else None
-    if whole is not None:
-        return [whole]
-    parts = _between_headings(chain, em)
-    return [box for part in parts if len(parts) > 1 and (box := _table(part, em)) is not None]
+    found: list[Box] = []
+    for part in _between_headers(chain):
+        whole = _table(part, em)
+        pieces = [] if whole else _between_headings(part, em)
+        found += [whole] if whole else [box for p in pieces if len(pieces) > 1 and (box := _table(p, em)) is not None]
+    return found
+
+
+def _between_headers(chain: Rows) -> list[Rows]:
+    """A chain cut where, after rows with numbers and some room, a row without any heads the next rows."""
+    if len(chain) < _ROWS:
+        return []
+    usual = _usual_step(chain)
+    parts, left = [chain[:1]], min(row[0].box.l for row in chain)
+    for above, row in pairwise(chain):
+        heads = len(row) > 1 or row[0].box.l > left + 4 * row[0].box.height
+        if _step(above, row) > 1.6 * usual and heads and _numbers(above) and not _numbers(row):
+            parts.append([])
+        parts[-1].append(row)
+    return parts
+
+
+def _numbers(row: Sequence[Piece]) -> bool:
+    return any(is_number(piece.text) for piece in row)
 
 
 def _table(chain: Rows, em: float) -> Box | None:
@@ -134,8 +154,7 @@ def _between_headings(chain: Rows, em: float) -> list[Rows]:
     parts: list[Rows] = [[]]
     if len(chain) < _ROWS:
         return []
-    steps = sorted(_step(a, b) for a, b in pairwise(chain))
-    usual = steps[len(steps) // 2]
+    usual = _usual_step(chain)
     for i, row in enumerate(chain):
         line = row[0].line
         apart = i > 0 and _step(chain[i - 1], row) > 1.5 * usual
@@ -143,6 +162,10 @@ def _between_headings(chain: Rows, em: float) -> list[Rows]:
             parts.append([])
         parts[-1].append(row)
     return parts
+
+
+def _usual_step(chain: Rows) -> float:
+    return median(_step(a, b) for a, b in pairwise(chain))
 
 
 def _step(above: Sequence[Piece], below: Sequence[Piece]) -> float:
@@ -178,6 +201,8 @@ def _convincing(rows: Rows, several: Rows, gaps: Sequence[Gap]) -> bool:
     """Whether aligned rows are a table: columns of numbers, or short texts in three columns and more."""
     columns = _columns(rows, gaps)
     if _code([p for row in rows for p in row]) or _contents(columns):
+        return False
+    if sum(len(column) for column in columns) < _FILLED * len(rows) * len(columns):
         return False
     numeric = [c for c in columns if len(c) >= _ROWS and sum(is_number(p.text) for p in c) >= 0.6 * len(c)]
     values = [c for c in numeric if any(re.search(r"\d", p.text) for p in c)]

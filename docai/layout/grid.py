@@ -21,6 +21,7 @@ _NUMBER = re.compile(
 _NONE_MARKS = frozenset(
     {"n/a", "na", "n.a.", "nd", "ns", "nil", "none", "*", "**", "***", "†", "‡", "✓", "✗", "x", "×"}
 )
+_TYPED = re.compile(r"^\s*(?:[-=_\u2010-\u2015\u2500]\s?){10,}$")
 _EM_PER_CHARACTER = 2.1  # Latin letters and digits are about half an em wide; wider scripts keep the size
 CURRENCY = frozenset("$€£¥₩₹") | {"US$", "C$", "A$", "HK$", "Rs.", "USD", "EUR", "CHF"}
 
@@ -75,6 +76,15 @@ def em_of(lines: Iterable[Line]) -> float:
     size = median(line.size or line.box.height for line in level)
     step = sum(line.box.width for line in level) / sum(len(line.text) for line in level)
     return max(1e-3, min(size, _EM_PER_CHARACTER * step))
+
+
+def typed_rules(lines: Sequence[Line]) -> tuple[list[Line], list[Rule]]:
+    """Lines of text apart from those that are rules made of dashes, and these as rules."""
+    typed = [line for line in lines if _TYPED.match(line.text)]
+    if not typed:
+        return list(lines), []
+    kept = [line for line in lines if not _TYPED.match(line.text)]
+    return kept, [Rule(Box(line.box.l, line.box.cy, line.box.r, line.box.cy)) for line in typed]
 
 
 def pieces_of(line: Line, gap: float, borders: Sequence[Track] = ()) -> list[Piece]:

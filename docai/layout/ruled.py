@@ -10,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from docai.geometry import inside, union
+from docai.layout.captions import is_caption
 from docai.layout.gaps import open_gaps
 from docai.layout.grid import Piece, Track, is_number, pieces_of, visual_rows
 from docai.types import Box, Line
@@ -114,7 +115,7 @@ class Stack:
 
 
 def stacks(flat: Sequence[Track], em: float) -> list[Stack]:
-    """Rules that begin and end together, at least two in a stack."""
+    """Rules that begin and end together, at least two in a stack; the widest stack first."""
     found: list[Stack] = []
     for track in flat:
         for left, right in track.runs:
@@ -126,7 +127,8 @@ def stacks(flat: Sequence[Track], em: float) -> list[Stack]:
                     break
             else:
                 found.append(Stack(left, right, [track.at]))
-    return [stack for stack in found if len(stack.ys) > 1]
+    stacked = [stack for stack in found if len(stack.ys) > 1]
+    return sorted(stacked, key=lambda stack: stack.left - stack.right)
 
 
 def between_rules(stack: Stack, lines: Sequence[Line], em: float) -> list[Box]:
@@ -159,6 +161,8 @@ def _rows_between(stack: Stack, top: float, bottom: float, lines: Sequence[Line]
 def _in_columns(rows: Sequence[Sequence[Piece]], turned: Sequence[Box], stack: Stack, em: float) -> bool:
     """Whether the text between two rules could be part of a table: rows in columns, or the title of a section."""
     width = stack.right - stack.left
+    if any(is_caption(row[0].line.text) for row in rows[1:]):
+        return False
     if len(rows) <= 2:
         return all(len(row) > 1 or row[0].box.width < 0.9 * width for row in rows)
     boxes = [union(p.box for p in row) for row in rows]

@@ -30,7 +30,9 @@ def pixel_rules(pixels: RGB) -> list[Rule]:
     height, width = pixels.shape[:2]
     if min(height, width) < _SHORTEST:
         return []
-    darkest: Mask = np.minimum(np.minimum(pixels[..., 0], pixels[..., 1]), pixels[..., 2])  # a coloured line is dark in one channel at least
+    darkest: Mask = np.minimum(
+        np.minimum(pixels[..., 0], pixels[..., 1]), pixels[..., 2]
+    )  # a coloured line is dark in one channel at least
     shortest = max(_SHORTEST, max(height, width) // _PART_OF_SIDE)
     flat, upright = _thin(darkest), _thin(np.ascontiguousarray(darkest.T))
     # Where lines cross, neither is thin across its direction: each gets the strokes of the other to bridge the gap.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from docai.geometry import inside, overlap_area, union
 from docai.layout.aligned import aligned_tables
 from docai.layout.captions import without_captions
-from docai.layout.grid import em_of, tracks
+from docai.layout.grid import em_of, tracks, typed_rules
 from docai.layout.ruled import between_rules, grids, stacks
 from docai.types import Box, Label, Line, Page, Region, Rule
 
@@ -23,14 +23,19 @@ def find_tables(page: Page, lines: Sequence[Line], rules: Sequence[Rule], fills:
     if len(lines) < 4:
         return []
     em = em_of(lines)
+    lines, drawn = typed_rules(lines)
+    rules = [*rules, *drawn]
     flat, upright = tracks(rules, 0.25 * em)
     boxes = grids(flat, upright, lines, em) if upright else []
     free = _outside(lines, boxes)
     loose = aligned_tables(free, em)
     if len(flat) > 1 or len(fills) > 1:
         banded, _ = tracks([*rules, *_bands(fills, em)], 0.25 * em)
+        between: list[Box] = []
         for stack in stacks(banded, em):
-            loose += [b for b in between_rules(stack, free, em) if not any(overlap_area(b, o) > 0 for o in boxes)]
+            found = between_rules(stack, free, em)
+            between += [b for b in found if not any(overlap_area(b, o) > 0 for o in boxes + between)]
+        loose += between
     boxes = [without_captions(box, lines, em) for box in _merged(boxes + loose, em)]
     return [Region(box, Label.TABLE) for box in sorted(boxes, key=lambda box: (box.t, box.l))]
 

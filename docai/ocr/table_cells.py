@@ -60,7 +60,7 @@ def cells_of(grid: Grid) -> Table:
         for piece in row:
             held.setdefault((r, piece.first), []).append(piece)
     across = _across(grid)
-    down = _down(grid, across)
+    down = _down(grid)
     rectangles = _rectangles(grid, across, down)
     cells = []
     for r, c, h, w in rectangles:
@@ -143,15 +143,17 @@ def _titles(grid: Grid, row: Row) -> bool:
     return centred or (row[0].first == 0 and row[0].last > 0)
 
 
-def _down(grid: Grid, across: set[tuple[int, int]]) -> set[tuple[int, int]]:
+def _down(grid: Grid) -> set[tuple[int, int]]:
     """Places (row, column) that are one cell with the place under them."""
     full = {(r, c) for r, row in enumerate(grid.rows) for p in row for c in range(p.first, p.last + 1)}
     joined = {(r, c) for c, a, b in grid.tall for r in range(a, b)}
     boxed = grid.full
+    drawn = [cut for cut in grid.cuts if cut is not None]
+    parted = [sum(cut.covers(*extent) >= 0.5 for cut in drawn) > 0.3 * len(drawn) for extent in grid.extents]
     for r, cut in enumerate(grid.cuts):
         head = r + 1 < grid.heads
         for c in range(grid.cols):
-            if cut is not None and (boxed or head) and cut.covers(*grid.extents[c]) < 0.5:
+            if cut is not None and (head or (boxed and parted[c])) and cut.covers(*grid.extents[c]) < 0.5:
                 if (r, c) in full or (r + 1, c) in full:
                     joined.add((r, c))
             elif cut is None and head and (r, c) in full and not _any_below(full, r, c, grid.heads):

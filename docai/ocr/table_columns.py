@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from docai.types import Box
 
 
 _SUPPORT = 0.4  # share of the rows that a gap in a ruled table is open in: cells of justified text have gaps too
+_MARK = re.compile(r"^(?:[*†‡§¶#]{1,3}|[(\[][\da-z*†‡]{1,2}[)\]]|[a-z])$")
 _BULLETS = frozenset("•◦▪▫●○■□‣⁃∙·")
 
 
@@ -29,25 +31,23 @@ class Border:
 
 def column_borders(rows: Sequence[Sequence[Piece]], upright: Sequence[Track], box: Box, em: float) -> list[Border]:
     """The inner borders between columns, left to right."""
-    ruled = _ruled([t for t in upright if _divides(t, rows, box, em)], rows)
-    strength = max(3, round(_SUPPORT * len(rows))) if ruled else 2
+    ruled = _ruled([t for t in upright if _divides(t, rows, box, em)], rows, em)
     centres = sorted(p.box.cx for row in rows for p in row)
-    free = [
-        Border((gap.left + gap.right) / 2, gap.left, gap.right)
-        for gap in open_gaps(rows, em)
-        if _enough(gap, strength, em) and not any(_same_place(gap, b, centres) for b in ruled)
-    ]
+    gaps = [gap for gap in open_gaps(rows, em) if not any(_same_place(gap, b, centres) for b in ruled)]
+    boxed = len(ruled) > sum(_enough(gap, 3, em) for gap in gaps)
+    strength = max(3, round(_SUPPORT * len(rows))) if boxed else 2
+    free = [Border((g.left + g.right) / 2, g.left, g.right) for g in gaps if _enough(g, strength, em)]
     return _settled(sorted(ruled + free, key=lambda border: border.at), rows)
 
 
-def _ruled(tracks: Sequence[Track], rows: Sequence[Sequence[Piece]]) -> list[Border]:
-    """Borders at vertical rules; neighbours that run along different rows, with nothing between them, are one."""
+def _ruled(tracks: Sequence[Track], rows: Sequence[Sequence[Piece]], em: float) -> list[Border]:
+    """Borders at vertical rules. Double rules, and such as run along different rows, are one if no text parts them."""
     found: list[Border] = []
     for track in tracks:
         last = found[-1].track if found else None
         if last is not None and not any(last.at < p.box.cx < track.at for row in rows for p in row):
             shared = sum(last.covers(a, b) * (b - a) for a, b in track.runs)
-            if shared < 0.2 * min(last.length, track.length):
+            if track.at - last.at < 1.5 * em or shared < 0.2 * min(last.length, track.length):
                 track = Track(max(last, track, key=lambda t: t.length).at, sorted(last.runs + track.runs))
                 found.pop()
         found.append(Border(track.at, track.at, track.at, track))
@@ -59,6 +59,7 @@ def _settled(borders: list[Border], rows: Sequence[Sequence[Piece]]) -> list[Bor
 
     A column that never has text beside text is a heading in the middle of a gap: the two borders around it are one.
     """
+    borders = [b for i, b in enumerate(borders) if b.track or not _only_marks(i, borders, rows)]
     while True:
         held = [{c for p in row if (c := _only_column(p.box, borders)) is not None} for row in rows]
         beside = [any(i in columns and i + 1 in columns for columns in held) for i in range(len(borders))]
@@ -71,6 +72,13 @@ def _settled(borders: list[Border], rows: Sequence[Sequence[Piece]]) -> list[Bor
             borders = [*borders[:i], Border((left + right) / 2, left, right), *borders[i + 2 :]]
         else:
             borders = [*borders[:i], *borders[i + 1 :]]
+
+
+def _only_marks(index: int, borders: Sequence[Border], rows: Sequence[Sequence[Piece]]) -> bool:
+    """Whether the column behind a border holds nothing but a few footnote marks of the column before it."""
+    right = borders[index + 1].at if index + 1 < len(borders) else float("inf")
+    column = [p for row in rows for p in row if borders[index].at < p.box.l and p.box.r < right]
+    return 0 < len(column) < 0.5 * len(rows) and all(_MARK.match(p.text) for p in column)
 
 
 def _only_column(box: Box, borders: Sequence[Border]) -> int | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from docai.geometry import grow, inside, union
-from docai.layout.grid import Piece, Track, em_of, pieces_of, tracks, visual_rows
+from docai.layout.grid import Piece, Track, em_of, pieces_of, tracks, typed_rules, visual_rows
 from docai.ocr.table_cells import Grid, cells_of
 from docai.ocr.table_columns import Border, column_borders, columns_of, extents_of, merge_signs, split_at
 from docai.ocr.table_headers import Band, header_groups, split_header
@@ -25,7 +25,8 @@ _FULL = 0.8  # share of the table's width that a rule between rows covers
 
 def build_table(box: Box, lines: Sequence[Line], rules: Sequence[Rule], fills: Sequence[Box]) -> Table | None:
     """The cells of the table in `box`, or None where its lines make no grid of at least two rows or columns."""
-    lines = [line for line in lines if line.text.strip()]
+    lines, drawn = typed_rules([line for line in lines if line.text.strip()])
+    rules = [*rules, *drawn]
     if not lines:
         return None
     em = em_of(lines)
