@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -11,6 +12,7 @@ from docai.layout.body import Body, body_of, usual
 from docai.layout.figures import find_figures
 from docai.layout.formulas import split_formulas
 from docai.layout.furniture import edge_lines
+from docai.layout.gutters import parted, sections
 from docai.layout.margins import line_numbers
 from docai.layout.order import Flow, columns
 from docai.layout.pictures import find_pictures, finer_than_needed
@@ -23,6 +25,7 @@ from docai.writing import is_rtl
 
 _DPI = 150  # at which recognised pages are looked at once more
 _TITLE = 1.3  # times the body size
+_RTL = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]")  # letters that run right to left
 _MARGIN = 0.12  # of the page width, on either side
 
 
@@ -67,7 +70,8 @@ def flow_of(lines: Sequence[Line]) -> Flow:
     total = sum(len(line.text) for line in lines) or 1
     if sum(len(line.text) for line in lines if line.vertical) * 2 > total:
         return Flow.VERTICAL
-    return Flow.RIGHT_TO_LEFT if is_rtl("".join(line.text for line in lines)) else Flow.LEFT_TO_RIGHT
+    text = "".join(line.text for line in lines if _RTL.search(line.text))
+    return Flow.RIGHT_TO_LEFT if len(text) * 2 > total and is_rtl(text) else Flow.LEFT_TO_RIGHT
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +105,15 @@ class _Sheet:
 
     def _content(self, lines: Sequence[Line], fixed: Sequence[Region]) -> list[Region]:
         flow = flow_of(lines)
+        if flow is Flow.LEFT_TO_RIGHT:
+            lines = parted(lines, usual((line.box.height, 1) for line in lines) or 10.0)
         items: list[Line | Region] = [*lines, *fixed]
         rects = [flow.rect(item.box) for item in items]
         em = usual((bottom - top, 1) for _, top, _, bottom in rects[: len(lines)])
         sized: list[tuple[Region, float]] = []
-        for column in columns(rects, em=em or None):
-            sized += self._column([items[i] for i in column])
+        for zone in sections(rects, len(lines), em or 10.0):
+            for column in columns([rects[i] for i in zone], em=em or None):
+                sized += self._column([items[zone[i]] for i in column])
         return self._titled(sized)
 
     def _column(self, items: Sequence[Line | Region]) -> list[tuple[Region, float]]:
