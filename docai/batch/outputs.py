@@ -73,7 +73,10 @@ def _relative(file: InputFile) -> Path:
 def write_outputs(
     document: Document, source: Source, target: Target, formats: Sequence[str], options: ExportOptions
 ) -> dict[str, int]:
-    """Write a document in each format, pictures before the markdown that shows them; path -> size. Raises OutputError."""
+    """Write a document in each format, pictures before the markdown that shows them: path -> size.
+
+    Raises OutputError.
+    """
     if options.image_dir is None:  # a.pdf and a.png each have their own
         options = replace(options, image_dir=f"{target.stem.name}_images")
     written: dict[str, int] = {}

@@ -3,49 +3,67 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+import threading
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from docai import __version__
 from docai.cli.options import settings, takes
+from docai.cli.output import ReaderGone, put
 from docai.errors import DocaiError, ExitCode
-from docai.tasks.options import DetectOptions, OcrOptions, OutputOptions
+from docai.tasks.options import DetectOptions, DetectOutputOptions, OcrOptions, OutputOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_SETTINGS = "Each option is read from DOCAI_NAME in the environment, too, and from docai.toml (upwards from here)."
+
 app = typer.Typer(
     name="docai",
+    rich_markup_mode=None,  # rich doubles the time that help takes
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Text, structure and answers out of PDFs, scans and photos, on your own machine.",
+    epilog=_SETTINGS,
 )
 
 Inputs = Annotated[
     list[str] | None, typer.Argument(help="Files, folders or patterns; - reads standard input.", show_default=False)
 ]
-Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Say more; -vv shows tracebacks.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say errors only.")]
+Verbose = Annotated[
+    int,
+    typer.Option(
+        "--verbose", "-v", count=True, help="Say more; -vv shows tracebacks.", envvar="DOCAI_VERBOSE",
+        show_envvar=False, show_default=False,
+    ),
+]  # fmt: skip
+Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="Say errors only.", envvar="DOCAI_QUIET", show_envvar=False, show_default=False),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.", show_default=False)]
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        print(f"docai {__version__}")  # noqa: T201 - data goes to stdout
+        put(f"docai {__version__}\n")
         raise typer.Exit
 
 
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_show_version)
+        bool,
+        typer.Option("--version", help="Show the version.", is_eager=True, callback=_show_version, show_default=False),
     ] = False,
 ) -> None:
     """Text, structure and answers out of PDFs, scans and photos, on your own machine."""
 
 
-@app.command()
+@app.command(epilog=_SETTINGS)
 @takes(OcrOptions, OutputOptions)
 def ocr(
     options: OcrOptions, output: OutputOptions, inputs: Inputs = None, verbose: Verbose = 0, quiet: Quiet = False
@@ -56,46 +74,47 @@ def ocr(
     _exit(run_ocr(inputs or [], options, output, quiet=quiet, verbose=verbose))
 
 
-@app.command()
-@takes(DetectOptions)
+@app.command(epilog=_SETTINGS)
+@takes(DetectOptions, DetectOutputOptions)
 def detect(
     options: DetectOptions,
+    output: DetectOutputOptions,
     inputs: Inputs = None,
-    format: Annotated[str, typer.Option("--format", "-f", help="json or png.", envvar="DOCAI_FORMAT")] = "json",
-    output: Annotated[str, typer.Option("--output", "-o", help="File or folder; - is standard output.")] = "-",
-    verbose: Verbose = 0,  # noqa: ARG001 - read from the command line where an error is told
+    verbose: Verbose = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Find the regions of pages: labels, boxes and reading order."""
-    from docai.cli.run import run_detect
+    """Find the regions of pages, and their order."""
+    from docai.cli.run_detect import run_detect
 
-    _exit(run_detect(inputs or [], options, format, output, quiet=quiet))
+    _exit(run_detect(inputs or [], options, output, quiet=quiet, verbose=verbose))
 
 
 @app.command()
-def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    verbose: Verbose = 0,  # noqa: ARG001
-) -> None:
-    """Show versions, engines and limits, and what is missing."""
-    from docai.tasks.doctor import report, report_json
+def doctor(as_json: AsJson = False, verbose: Verbose = 0) -> None:  # noqa: ARG001 - `_tell` looks for -vv itself
+    """Show versions, engines, limits and what is missing."""
+    from docai.tasks.doctor import exit_code, findings, report, report_json
 
-    print(report_json() if as_json else report())  # noqa: T201
+    found = findings()
+    put((report_json(found) if as_json else report(found)) + "\n")
+    _exit(exit_code(found))
 
 
 @app.command(name="eval")
 def evaluate(
     predicted: Annotated[str, typer.Argument(help="What a tool wrote: a file or a folder.")],
     truth: Annotated[str, typer.Argument(help="What it should have written: a file or a folder.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
     verbose: Verbose = 0,  # noqa: ARG001
 ) -> None:
-    """Measure text against the truth: CER, WER, similarity, reading order, tables."""
+    """Measure text, order and tables against the truth.
+
+    Prints similarity, CER, WER, reading order and TEDS, by file and on average; docs/measures.md says what they are.
+    """
     from docai.tasks.eval import evaluate as measure
     from docai.tasks.eval import table, table_json
 
     scores = measure(predicted, truth)
-    print(table_json(scores) if as_json else table(scores))  # noqa: T201
+    put((table_json(scores) if as_json else table(scores)) + "\n")
 
 
 def _exit(code: int) -> None:
@@ -113,51 +132,71 @@ def bare_layout(arguments: Sequence[str]) -> list[str]:
     return out
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and end the process with a documented exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        code = _run(words)
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader of our output has gone; that is no error of ours
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = ExitCode.OK
-    sys.exit(int(code))
+    _let_terminate()
+    sys.exit(int(_run(words)))
+
+
+def _let_terminate() -> None:
+    """SIGTERM ends a run as Ctrl-C does: no worker lives on, and the journal is whole."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, interrupt)
 
 
 def _run(words: list[str]) -> int:
-    command = typer.main.get_command(app)
     try:
-        result: Any = command.main(bare_layout(words), prog_name="docai", standalone_mode=False, default_map=settings())
+        command = typer.main.get_command(app)
+        result: Any = command.main(
+            bare_layout(words), prog_name="docai", standalone_mode=False, default_map=settings(command)
+        )
         return result if isinstance(result, int) else ExitCode.OK
+    except ReaderGone:
+        return ExitCode.OK
     except DocaiError as error:
         return _tell(error, str(error), int(error.exit_code), words)
     except KeyboardInterrupt:
-        return _tell(None, "interrupted", ExitCode.INTERRUPTED, words)
-    except BrokenPipeError:
-        raise
+        return _interrupted(words)
     except Exception as error:  # noqa: BLE001 - the border of the program
         return _foreign(error, words)
+
+
+def _interrupted(words: list[str]) -> int:
+    return _tell(None, "interrupted; a run into a folder goes on from here", ExitCode.INTERRUPTED, words)
 
 
 def _foreign(error: Exception, words: list[str]) -> int:
     """Errors of the command-line library are usage errors; any other is our own mistake."""
     kind = type(error).__name__
-    if kind == "Abort":
-        return _tell(None, "interrupted", ExitCode.INTERRUPTED, words)
+    if kind == "Abort" and not isinstance(error.__cause__, EOFError):  # the library's name for Ctrl-C
+        return _interrupted(words)
+    if kind == "NoArgsIsHelpError":
+        print(error.format_message(), file=sys.stderr)  # type: ignore[attr-defined]  # noqa: T201
+        return ExitCode.USAGE
     if hasattr(error, "format_message"):
         return _tell(None, f"{error.format_message()} (see docai --help)", ExitCode.USAGE, words)
     if isinstance(error, OSError) and error.errno in (28, 122):
         return _tell(error, f"cannot write: {error.strerror}; free some space", ExitCode.OUTPUT, words)
-    text = f"internal error ({kind}: {error}); please report it, with what -vv shows"
+    text = f"internal error ({kind}: {error}); please run it again with -vv and report what that shows"
     return _tell(error, text, ExitCode.INTERNAL, words)
 
 
 def _tell(error: Exception | None, text: str, code: int, words: list[str]) -> int:
     print(f"docai: error: {text}", file=sys.stderr)  # noqa: T201
-    verbose = sum(w.count("v") for w in words if w.startswith("-v") and set(w[1:]) == {"v"}) + words.count("--verbose")
-    if error is not None and verbose >= 2:
+    if error is not None and _verbosity(words) >= 2:
         import traceback
 
         traceback.print_exception(error, file=sys.stderr)
     return int(code)
+
+
+def _verbosity(words: list[str]) -> int:
+    """How often -v stands on the command line, which may not have been understood."""
+    said = sum(w.count("v") for w in words if w.startswith("-") and w[1:] and set(w[1:]) <= {"v", "q"})
+    set_outside = os.environ.get("DOCAI_VERBOSE", "")
+    return said + words.count("--verbose") or (int(set_outside) if set_outside.isdecimal() else 0)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import inspect
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_origin, get_type_hints
 
 import typer
 
@@ -50,64 +49,78 @@ def _parameters(cls: type) -> list[inspect.Parameter]:
             f.name,
             inspect.Parameter.KEYWORD_ONLY,
             default=f.default,
-            annotation=Annotated[_type_of(hints[f.name], f.name, f.metadata), _declared(f.name, f.metadata)],
+            annotation=Annotated[_type_of(hints[f.name]), _declared(f.name, hints[f.name], f.metadata)],
         )
         for f in fields(cls)
     ]
 
 
-def _type_of(hint: Any, name: str, metadata: Any) -> Any:
-    """What typer understands: an enumeration for a choice of words."""
-    choices = metadata.get("choices") or ()
-    if get_origin(hint) is Literal:
-        choices = get_args(hint)
-    if get_origin(hint) in (Union, UnionType):
-        inner = next(a for a in get_args(hint) if a is not NoneType)
-        return _type_of(inner, name, metadata) | None
-    return str if choices else hint
+def _type_of(hint: Any) -> Any:
+    """What typer understands: a word for a choice of words, whose option class checks it."""
+    return str if get_origin(hint) is Literal else hint
 
 
-def _declared(name: str, metadata: Any) -> Any:
-    choices = metadata.get("choices") or ()
-    flags = metadata.get("flags") or (f"--{name.replace('_', '-')}",)
+def _declared(name: str, hint: Any, metadata: Mapping[str, Any]) -> Any:
+    flag, choices = f"--{name.replace('_', '-')}", metadata["choices"]
+    flags = metadata["flags"] or (f"{flag}/--no-{flag[2:]}" if hint is bool else flag,)
     return typer.Option(
         *flags,
-        help=metadata.get("help"),
-        envvar=f"DOCAI_{name.upper()}",
+        help=metadata["help"],
+        envvar=metadata["variable"] or variable_of(name),
         show_envvar=False,
-        show_default=not metadata.get("secret"),
-        metavar="|".join(choices) if choices else None,
-        callback=_among(name, choices) if choices else None,
-        rich_help_panel=metadata.get("panel") or None,
+        show_default=not metadata["secret"] and hint is not bool,
+        metavar="|".join(choices) or None,
+        autocompletion=(lambda: list(choices)) if choices else None,
     )
 
 
-def _among(name: str, choices: Sequence[str]) -> Callable[[str | None], str | None]:
-    def check(value: str | None) -> str | None:
-        if value is not None and value not in choices:
-            raise UsageError(f"--{name.replace('_', '-')}: expected one of {', '.join(choices)}; got {value!r}")
-        return value
-
-    return check
+def variable_of(name: str) -> str:
+    """The environment variable of an option."""
+    return f"DOCAI_{name.upper()}"
 
 
-def settings(start: Path | None = None) -> dict[str, Any]:
-    """Defaults for click from the nearest `docai.toml` upwards: top-level keys for every command, tables for one.
+def settings(command: Any, start: Path | None = None) -> dict[str, Any]:
+    """Defaults for the commands under `command` from the nearest `docai.toml` upwards, as click takes them.
 
-    Raises UsageError where the file is no TOML.
+    Top-level keys are for every command that has the option in the same sense (that is, with the same environment
+    variable), tables for one command. Raises UsageError where the file is no TOML or names no option.
     """
-    folder = (start or Path.cwd()).resolve()
-    path = next((p / SETTINGS for p in (folder, *folder.parents) if (p / SETTINGS).is_file()), None)
+    path = _settings_file((start or Path.cwd()).resolve())
     if path is None:
         return {}
     try:
         said = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"{path}: expected TOML: {error}") from error
-    common = {key: value for key, value in said.items() if not isinstance(value, dict)}
-    commands = ("ocr", "detect", "eval", "doctor")
-    return {name: _underscored({**common, **said.get(name, {})}) for name in commands}
+    tables = {name: _values(value) for name, value in said.items() if isinstance(value, dict)}
+    common = _values({name: value for name, value in said.items() if not isinstance(value, dict)})
+    variables = {name: {p.name: p.envvar for p in sub.params} for name, sub in command.commands.items()}
+    _check_names(path, variables, common, tables)
+    return {
+        name: {key: value for key, value in common.items() if own.get(key) == variable_of(key)} | tables.get(name, {})
+        for name, own in variables.items()
+    }
 
 
-def _underscored(values: dict[str, Any]) -> dict[str, Any]:
-    return {key.replace("-", "_"): value for key, value in values.items()}
+def _settings_file(folder: Path) -> Path | None:
+    return next((p / SETTINGS for p in (folder, *folder.parents) if (p / SETTINGS).is_file()), None)
+
+
+def _check_names(
+    path: Path, known: Mapping[str, Mapping[str, Any]], common: dict[str, Any], tables: dict[str, dict[str, Any]]
+) -> None:
+    for table, values in tables.items():
+        if table not in known:
+            raise UsageError(f"{path}: expected a table of {', '.join(known)}; got [{table}]")
+        for name in values:
+            if name not in known[table]:
+                raise UsageError(f"{path}: {table} has no option {name!r} (see docai {table} --help)")
+    for name in common:
+        if not any(name in names for names in known.values()):
+            raise UsageError(f"{path}: no command has an option {name!r}")
+
+
+def _values(values: dict[str, Any]) -> dict[str, Any]:
+    """Values as click takes them: a list of formats or labels is the words with commas."""
+    joined = {key: ",".join(map(str, v)) if isinstance(v, list) else v for key, v in values.items()}
+    return {key.replace("-", "_"): value for key, value in joined.items()}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import sys
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -26,6 +28,26 @@ class Reporter:
         self.jsonl = progress == "jsonl"
         self.bar = progress == "auto" and not quiet and sys.stderr.isatty()
         self.quiet, self.verbose = quiet, verbose
+
+    @contextlib.contextmanager
+    def heard(self) -> Iterator[None]:
+        """Warnings of docai are told as the rest is; those of libraries are for -vv."""
+        handler = _Heard(self)
+        root, own = logging.getLogger(), logging.getLogger("docai")
+        own.addHandler(handler)
+        own.propagate = False
+        if self.verbose < 2:
+            root.addHandler(_SILENCE)
+        with warnings.catch_warnings():
+            warnings.simplefilter("default" if self.verbose > 1 else "ignore")
+            warnings.filterwarnings("always", module=r"docai\.", category=UserWarning)
+            warnings.showwarning = lambda message, *_: self.warn(str(message))
+            try:
+                yield
+            finally:
+                own.removeHandler(handler)
+                own.propagate = True
+                root.removeHandler(_SILENCE)
 
     def error(self, text: str) -> None:
         """A failure that does not end the run."""
@@ -142,8 +164,21 @@ class Reporter:
         if self.verbose:
             return "\n".join(row.reasons)
         text = "; ".join(row.reasons[:_MOST_REASONS])
+        text = text if len(text) <= _LONGEST_CELL else text[:_LONGEST_CELL] + "…"
         left = len(row.reasons) - _MOST_REASONS
-        return text[:_LONGEST_CELL] + (f"; and {left} more" if left > 0 else "")
+        return text + (f"; and {left} more" if left > 0 else "")
+
+
+_SILENCE = logging.NullHandler()
+
+
+class _Heard(logging.Handler):
+    def __init__(self, reporter: Reporter) -> None:
+        super().__init__(logging.WARNING)
+        self._reporter = reporter
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._reporter.warn(record.getMessage())
 
 
 def _reasons(document: Document, status: Status) -> list[str]:

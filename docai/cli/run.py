@@ -1,51 +1,59 @@
-"""What `docai ocr` and `docai detect` do with their files: one to standard output or a file, many to a folder."""
+"""What `docai ocr` does with its files: one to standard output or a file, many to a folder."""
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from docai.batch.outputs import Target, check_writable, targets, write_whole
+from docai.batch.outputs import Target, check_writable, spare_inputs, targets, write_outputs, write_whole
 from docai.batch.runner import Row, Summary, run_batch
 from docai.batch.work import exit_code_of
+from docai.cli.inputs import files_of, given_layout, is_folder, names_many
+from docai.cli.output import is_terminal, put
 from docai.cli.progress import Reporter
 from docai.errors import DocaiError, ExitCode, UsageError
 from docai.export.figures import assets
 from docai.export.formats import ExportOptions, export, format_of
-from docai.layout.detections import PageDetections, detections_json, source_of
+from docai.export.jsonl import document_line, page_line
 from docai.render.document import Source, open_document
 from docai.render.inputs import InputFile, expand
-from docai.tasks.detect import detect_pages
-from docai.tasks.ocr import Layout, finish, layout_from, layout_of, read_pages
-from docai.tasks.options import DetectOptions, OcrOptions, OutputOptions
+from docai.tasks.ocr import Layout, chosen_pages, finish, read_pages
+from docai.tasks.options import OcrOptions, OutputOptions
 from docai.types import Document, PageResult, Status
+
+_BINARY = ("pdf", "png")
+# Formats that several documents can be written in one after the other; what stands before each of them.
+_BEFORE = {
+    "markdown": "<!-- file: {} -->\n\n",
+    "text": "=== {}\n\n",
+    "json": "",
+    "jsonl": "",
+    "chunks": "",
+    "csv": "# {}\n",
+}
 
 
 def run_ocr(inputs: Sequence[str], options: OcrOptions, output: OutputOptions, *, quiet: bool, verbose: int) -> int:
     """The exit code. Raises DocaiError where nothing could be done."""
     formats = formats_of(output.format)
     reporter = Reporter(output.progress, quiet=quiet, verbose=verbose)
-    layout, inputs = given_layout(options, inputs)
-    if not inputs:
-        raise UsageError("expected a file, a folder or - for standard input (see docai ocr --help)")
-    many = (
-        len(inputs) > 1
-        or Path(inputs[0]).is_dir()
-        or (any(c in inputs[0] for c in "*?[")
-        and not Path(inputs[0]).exists())
-    )
-    if not many:
-        (file,) = expand(inputs, max_bytes=options.max_bytes)
-        return _one(file, options, output, formats, layout, reporter)
-    if layout is not None:
-        raise UsageError("--layout belongs to one document; got several")
-    files, missing = _files(inputs, options)
-    if output.output == "-":
-        return _in_turn(files, missing, options, output, formats, reporter)
-    return _batch(files, missing, options, output, formats, reporter)
+    with reporter.heard():
+        layout, inputs, named = given_layout(options, inputs)
+        many = names_many(inputs)
+        if many and layout is not None:
+            raise UsageError("--layout belongs to one document; got several")
+        if output.output == "-":
+            _check_stdout(formats, output, many=many)
+        if named is not None:
+            reporter.warn(f"reading {named}, which the layout names")
+        if not many:
+            (file,) = expand(inputs, max_bytes=options.max_bytes)
+            return _one(file, options, output, formats, layout, reporter)
+        files, missing = files_of(inputs, options)
+        if output.output == "-":
+            return _in_turn(files, missing, options, output, formats[0], reporter)
+        return _batch(files, missing, options, output, formats, reporter)
 
 
 def formats_of(text: str) -> list[str]:
@@ -58,43 +66,22 @@ def formats_of(text: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def given_layout(options: OcrOptions, inputs: Sequence[str]) -> tuple[Layout | None, Sequence[str]]:
-    """The layout that `--layout` names, and the document: that of the layout where no other is named."""
-    if options.layout in (None, "auto", "embedded"):
-        return None, inputs
-    if options.layout != "-":
-        layout = layout_of(options)
-        data = Path(str(options.layout)).read_bytes()
-    else:
-        if "-" in inputs:
-            raise UsageError("standard input cannot be both the layout and the document")
-        data = sys.stdin.buffer.read()
-        layout = layout_from(data)
-    return layout, inputs or [source_of(data)]
+def _check_stdout(formats: list[str], output: OutputOptions, *, many: bool) -> None:
+    """Raise UsageError for what standard output cannot hold."""
+    if len(formats) > 1:
+        raise UsageError("several formats need a folder: name one with -o DIR/")
+    (form,) = formats
+    if many and form not in _BEFORE:
+        raise UsageError(f"several documents as {form} need a folder: name one with -o DIR/")
+    if form in _BINARY and is_terminal():
+        raise UsageError(f"{form} is no text for a terminal: name a file with -o, or use a pipe")
+    if output.images == "ref":
+        raise UsageError("images: ref writes pictures beside the output; name a file or a folder with -o")
 
 
-def _files(inputs: Sequence[str], options: OcrOptions) -> tuple[list[InputFile], list[Row]]:
-    """The files of all inputs; an input that names none is a row of the summary, and the others go on."""
-    if "-" in inputs:
-        raise UsageError("standard input cannot be read together with other files")
-    files: dict[Path, InputFile] = {}
-    missing = []
-    for text in inputs:
-        try:
-            for file in expand([text], max_bytes=options.max_bytes):
-                assert file.path is not None
-                files.setdefault(file.path.resolve(), file)
-        except DocaiError as error:
-            missing.append(Row(text, "failed", 0, (str(error),), int(error.exit_code)))
-            first_error = error
-    if not files and missing:
-        raise first_error
-    return list(files.values()), missing
-
-
-def export_options(output: OutputOptions, *, folder: bool) -> ExportOptions:
-    """`auto` images are files where there is a folder for them, and left out on standard output."""
-    images = output.images if output.images != "auto" else "ref" if folder else "none"
+def export_options(output: OutputOptions) -> ExportOptions:
+    """`auto` images are files beside the output, and left out on standard output."""
+    images = output.images if output.images != "auto" else "none" if output.output == "-" else "ref"
     return ExportOptions(images=images, furniture=output.furniture)
 
 
@@ -107,76 +94,75 @@ def _one(
     reporter: Reporter,
 ) -> int:
     folder = is_folder(output.output, len(formats))
+    target = targets([file], Path(output.output))[0] if folder else None
     if output.output != "-":
-        check_writable(Path(output.output) if folder else Path(output.output).absolute().parent)
-    elif len(formats) > 1:
-        raise UsageError("several formats need a folder: name one with -o DIR/")
+        _check_place(file, target, Path(output.output), formats)
     with open_document(file, password=options.password, limits=options.limits) as source:
-        if output.output == "-" and formats == ["jsonl"]:
-            document = _stream(source, options, layout, reporter)
+        if output.output == "-":
+            document = _print(source, options, output, formats[0], layout, reporter)
         else:
             document = _read(source, options, layout, reporter)
-            chosen = export_options(output, folder=output.output != "-")
-            _write(document, source, formats, output.output, folder, file, chosen)
+            _write(document, source, target, output, formats)
     reporter.notes(source.name, source.notes)
     reporter.outcome(document)
     return _exit_code(document, strict=output.strict)
 
 
-def is_folder(path: str, formats: int) -> bool:
-    """Whether `-o` names a folder: it ends with a slash, is one, or has to hold several formats."""
-    return path != "-" and (path.endswith(("/", os.sep)) or Path(path).is_dir() or formats > 1)
-
-
-def _read(source: Source, options: OcrOptions, layout: Layout | None, reporter: Reporter) -> Document:
-    results: list[PageResult] = []
-    with reporter.pages(source.name, source.page_count) as tell:
-        for page in read_pages(source, options, layout):
-            results.append(page)
-            tell(page)
-    return finish(source, results, options)
-
-
-def _stream(source: Source, options: OcrOptions, layout: Layout | None, reporter: Reporter) -> Document:
-    """Pages to standard output as they finish, then the record of the document pass."""
-    from docai.export.jsonl import document_line, page_line
-
-    results: list[PageResult] = []
-    with reporter.pages(source.name, source.page_count) as tell:
-        for page in read_pages(source, options, layout):
-            results.append(page)
-            _put(page_line(page))
-            tell(page)
-    document = finish(source, results, options)
-    _put(document_line(document))
-    return document
-
-
-def _put(data: str | bytes) -> None:
-    sys.stdout.buffer.write(data.encode() if isinstance(data, str) else data)
-    sys.stdout.buffer.flush()
+def _check_place(file: InputFile, target: Target | None, output: Path, formats: list[str]) -> None:
+    """Raise UsageError or OutputError before any work is done for a place that cannot be written to."""
+    if target is not None:
+        spare_inputs([file], [target], formats)
+        check_writable(target.stem.parent)
+        return
+    if file.path is not None and output.resolve() == file.path.resolve():
+        raise UsageError(f"{output} is the document itself; name another file with -o")
+    check_writable(output.absolute().parent)
 
 
 def _write(
-    document: Document,
-    source: Source,
-    formats: list[str],
-    output: str,
-    folder: bool,
-    file: InputFile,
-    options: ExportOptions,
+    document: Document, source: Source, target: Target | None, output: OutputOptions, formats: list[str]
 ) -> None:
-    target = targets([file], Path(output))[0] if folder else None
-    for form in formats:
-        data = export(document, form, options, source)
-        if output == "-":
-            _put(data if not isinstance(data, str) or data.endswith("\n") else data + "\n")
-        else:
-            write_whole(target.path(form) if target else Path(output), data)
-    if options.images == "ref":
-        beside = Path(output) if folder else Path(output).parent
-        for name, data in assets(document, options).items():
-            write_whole(beside / name, data)
+    chosen = export_options(output)
+    if target is not None:
+        write_outputs(document, source, target, formats, chosen)
+        return
+    path = Path(output.output)
+    if chosen.images == "ref" and formats == ["markdown"]:
+        for name, data in assets(document, chosen, source).items():
+            write_whole(path.parent / name, data)
+    write_whole(path, export(document, formats[0], chosen, source))
+
+
+def _print(
+    source: Source,
+    options: OcrOptions,
+    output: OutputOptions,
+    form: str,
+    layout: Layout | None,
+    reporter: Reporter,
+) -> Document:
+    """A document on standard output: JSON lines as the pages finish, other formats at the end."""
+    if form == "jsonl":
+        document = _read(source, options, layout, reporter, stream=True)
+        put(document_line(document))
+        return document
+    document = _read(source, options, layout, reporter)
+    data = export(document, form, export_options(output), source)
+    put(data if not isinstance(data, str) or data.endswith("\n") or form == "csv" else data + "\n")
+    return document
+
+
+def _read(
+    source: Source, options: OcrOptions, layout: Layout | None, reporter: Reporter, *, stream: bool = False
+) -> Document:
+    results: list[PageResult] = []
+    with reporter.pages(source.name, len(chosen_pages(source, options, layout))) as tell:
+        for page in read_pages(source, options, layout):
+            results.append(page)
+            if stream:
+                put(page_line(page))
+            tell(page)
+    return finish(source, results, options)
 
 
 def _exit_code(document: Document, *, strict: bool) -> int:
@@ -191,25 +177,24 @@ def _in_turn(
     missing: list[Row],
     options: OcrOptions,
     output: OutputOptions,
-    formats: list[str],
+    form: str,
     reporter: Reporter,
 ) -> int:
     """Several files to standard output, one after the other."""
-    if len(formats) > 1:
-        raise UsageError("several formats need a folder: name one with -o DIR/")
-    summary = Summary(missing)
-    chosen = export_options(output, folder=False)
+    started, summary = time.monotonic(), Summary(missing)
     for file in files:
         try:
             with open_document(file, password=options.password, limits=options.limits) as source:
-                document = _read(source, options, None, reporter)
-                if formats[0] in ("markdown", "text", "html"):
-                    _put(f"<!-- file: {file.name} -->\n\n" if formats[0] != "text" else f"=== {file.name}\n\n")
-                _write(document, source, formats, "-", False, file, chosen)
+                put(_BEFORE[form].format(file.name.replace("\n", " ").replace("--", "- -")))
+                document = _print(source, options, output, form, None, reporter)
+                if form in ("markdown", "text", "csv"):
+                    put("\n")
+            reasons = (*source.notes, *document.outcome.reasons)
             code, status = exit_code_of(document), document.outcome.status.value
-            summary.rows.append(Row(file.name, status, len(document.pages), document.outcome.reasons, code))
+            summary.rows.append(Row(file.name, status, len(document.pages), reasons, code))
         except DocaiError as error:
             summary.rows.append(Row(file.name, "failed", 0, (str(error),), int(error.exit_code)))
+    summary.seconds = round(time.monotonic() - started, 2)
     reporter.summary(summary)
     return summary.exit_code(strict=output.strict)
 
@@ -225,61 +210,9 @@ def _batch(
     out = Path(output.output)
     if out.exists() and not out.is_dir():
         raise UsageError(f"several files need a folder: {out} is a file")
-    if output.jobs < 1:
-        raise UsageError(f"jobs: expected 1 or more; got {output.jobs}")
-    chosen = export_options(output, folder=True)
+    chosen = export_options(output)
     with reporter.files(len(files)) as on_event:
         summary = run_batch(files, out, formats, options, chosen, jobs=output.jobs, on_event=on_event)
     summary.rows[:0] = missing
     reporter.summary(summary)
     return summary.exit_code(strict=output.strict)
-
-
-def run_detect(inputs: Sequence[str], options: DetectOptions, form: str, output: str, *, quiet: bool) -> int:
-    """The regions of all files: JSON lines, or pictures with the regions drawn in. The exit code."""
-    if form not in ("json", "png"):
-        raise UsageError(f"format: expected json or png; got {form!r}")
-    if not inputs:
-        raise UsageError("expected a file, a folder or - for standard input (see docai detect --help)")
-    files = expand(inputs, max_bytes=options.max_bytes)
-    folder = is_folder(output, 1) or (len(files) > 1 and output != "-")
-    places = targets(files, Path(output)) if folder else [None] * len(files)
-    codes: list[int] = []
-    for file, place in zip(files, places, strict=True):
-        try:
-            with open_document(file, password=options.password, limits=options.limits) as source:
-                _detect_one(source, options, form, output, place)
-            codes.append(0)
-        except DocaiError as error:
-            if len(files) == 1:
-                raise
-            codes.append(int(error.exit_code))
-            Reporter("none", quiet=quiet, verbose=0).error(str(error))
-    return ExitCode.PARTIAL if any(codes) else ExitCode.OK
-
-
-def _detect_one(source: Source, options: DetectOptions, form: str, output: str, place: Target | None) -> None:
-    pages = detect_pages(source, options)
-    if form == "json" and output == "-":
-        for page in pages:
-            _put(detections_json(page) + b"\n")
-        return
-    if form == "json":
-        data = b"".join(detections_json(page) + b"\n" for page in pages)
-        write_whole(place.stem.with_name(place.stem.name + ".json") if place else Path(output), data)
-        return
-    drawn = export(Document(source.name, tuple(_as_results(pages))), "png", None, source)
-    if output == "-":
-        _put(drawn)
-    else:
-        write_whole(place.path("png") if place else Path(output), drawn)
-
-
-def _as_results(pages: Iterator[PageDetections]) -> Iterator[PageResult]:
-    """Detections as pages whose blocks are their regions, for the overlay."""
-    from docai.types import Block
-
-    for found in pages:
-        blocks = tuple(Block(f"p{found.page.index + 1}-b{n}", found.page.index, replace(region, order=n - 1))
-                       for n, region in enumerate(found.regions, 1))  # fmt: skip
-        yield PageResult(found.page, blocks)

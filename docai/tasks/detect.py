@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from docai.errors import UsageError
-from docai.tasks.ocr import chosen_pages, reader_for
+from docai.errors import DocaiError, UsageError
+from docai.tasks.ocr import PageReader, chosen_pages, reader_for
 from docai.tasks.options import DetectOptions
 from docai.types import Label, Region
 
@@ -25,23 +26,46 @@ def detect(source: str | Path | bytes, **options: Any) -> list[PageDetections]:
     return list(detect_pages(opened, chosen))
 
 
-def detect_pages(source: Source, options: DetectOptions) -> Iterator[PageDetections]:
-    """The regions of the chosen pages, page by page. Raises the page's error where one cannot be read."""
-    from docai.layout.detections import PageDetections
+def detect_pages(
+    source: Source,
+    options: DetectOptions,
+    *,
+    on_error: Callable[[DocaiError], None] | None = None,
+    on_note: Callable[[str], None] | None = None,
+) -> Iterator[PageDetections]:
+    """The regions of the chosen pages, page by page.
 
+    `on_error` hears of a page that cannot be read, and the others go on; without it the error is raised. `on_note`
+    hears why a page's regions should not be relied on.
+    """
     reader = reader_for(options)
     labels = wanted_labels(options.labels)
     for index in chosen_pages(source, options):
-        page, content = source.page(index), source.content(index)
-        reading = reader.text_of(page, content, None)
-        regions = reader.detector.detect(reading.page, reading.lines, reading.content)
-        yield PageDetections(
-            page=reading.page,
-            model=reader.detector.name,
-            threshold=options.threshold,
-            regions=tuple(kept(regions, labels, options.threshold)),
-            lines=tuple(reading.lines) if options.with_lines else (),
-        )
+        try:
+            found, reasons = _detected(source, index, reader, options)
+        except DocaiError as error:
+            if on_error is None:
+                raise
+            on_error(error)
+            continue
+        if on_note is not None:
+            for reason in reasons:
+                on_note(f"{source.name}, page {index + 1}: {reason}")
+        yield replace(found, regions=tuple(kept(found.regions, labels, options.threshold)))
+
+
+def _detected(
+    source: Source, index: int, reader: PageReader, options: DetectOptions
+) -> tuple[PageDetections, tuple[str, ...]]:
+    """All regions of a page, and what is wrong with it."""
+    from docai.layout.detections import PageDetections
+
+    page, content = source.page(index), source.content(index)
+    reading = reader.text_of(page, content, None)
+    regions = reader.detector.detect(reading.page, reading.lines, reading.content)
+    lines = tuple(reading.lines) if options.with_lines else ()
+    found = PageDetections(reading.page, reader.detector.name, options.threshold, tuple(regions), lines)
+    return found, (*content.notes, *reading.reasons)
 
 
 def wanted_labels(text: str | None) -> frozenset[Label]:

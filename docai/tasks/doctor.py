@@ -8,11 +8,14 @@ import json
 import os
 import platform
 import shutil
+import subprocess
+import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from docai import __version__
-from docai.ocr.tesseract import installed_languages
+from docai.errors import ExitCode
 from docai.types import Limits
 
 _PACKAGES = (
@@ -25,6 +28,7 @@ _PACKAGES = (
     "opencv-python-headless",
     "orjson",
     "typer",
+    "rich",
 )
 _OPTIONAL = {
     "pillow-heif": "HEIC images: pip install 'docai[heic]'",
@@ -32,20 +36,39 @@ _OPTIONAL = {
     "apted": "docai eval: pip install 'docai[eval]'",
     "lxml": "docai eval: pip install 'docai[eval]'",
 }
+_FONT_FOLDERS = (
+    "/usr/share/fonts",
+    "/usr/local/share/fonts",
+    "~/.local/share/fonts",
+    "~/.fonts",
+    "/System/Library/Fonts",
+    "/Library/Fonts",
+    "~/Library/Fonts",
+)
+_FONT_SUFFIXES = frozenset({".ttf", ".otf", ".ttc", ".otc", ".pfb"})
 
 
 def findings() -> dict[str, Any]:
-    """What there is to tell, as plain values."""
+    """What there is to tell, as plain values; None is missing."""
     return {
         "docai": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cores": os.cpu_count(),
         "packages": {name: _version(name) for name in _PACKAGES},
+        "pdfium": _pdfium(),
         "optional": {name: _version(name) or f"missing ({use})" for name, use in _OPTIONAL.items()},
         "engines": {"embedded": _embedded(), "tesseract": _tesseract()},
+        "mlx": _version("mlx") or "not installed (no command needs it yet)",
+        "fonts": _fonts(),
         "limits": asdict(Limits()),
+        "environment": sorted(name for name in os.environ if name.startswith("DOCAI_")),
     }
+
+
+def exit_code(found: dict[str, Any]) -> ExitCode:
+    """3 where a package is missing that docai does not work without."""
+    return ExitCode.DEPENDENCY if None in found["packages"].values() else ExitCode.OK
 
 
 def _version(package: str) -> str | None:
@@ -53,6 +76,14 @@ def _version(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def _pdfium() -> str:
+    """The version of the library itself, asked in a process of its own: it is no harm if that crashes."""
+    code = "import pypdfium2; print(pypdfium2.PDFIUM_INFO)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    lines = (done.stdout or done.stderr).strip().splitlines()
+    return lines[-1] if lines else f"does not load (exit code {done.returncode})"
 
 
 def _embedded() -> str:
@@ -63,17 +94,29 @@ def _embedded() -> str:
 def _tesseract() -> str:
     if shutil.which("tesseract") is None:
         return "missing (a second engine for more scripts; install tesseract-ocr and its language packs)"
-    return f"ready ({', '.join(installed_languages())})"
+    try:
+        from docai.ocr.tesseract import installed_languages
+
+        return f"ready ({', '.join(installed_languages())})"
+    except (ImportError, OSError, subprocess.SubprocessError) as error:
+        return f"does not work: {error}"
 
 
-def report_json() -> str:
+def _fonts() -> str:
+    """Fonts of the system: PDFs that embed none are drawn with them."""
+    files = (f for folder in _FONT_FOLDERS for f in Path(folder).expanduser().rglob("*"))
+    count = sum(f.suffix.lower() in _FONT_SUFFIXES for f in files)
+    return f"{count} files" if count else "none found: text in fonts that a PDF does not embed may look wrong"
+
+
+def report_json(found: dict[str, Any]) -> str:
     """One JSON object."""
-    return json.dumps(findings(), ensure_ascii=False)
+    return json.dumps(found, ensure_ascii=False)
 
 
-def report() -> str:
+def report(found: dict[str, Any]) -> str:
     """Lines of `name: value`."""
-    return "\n".join(_lines(findings(), ""))
+    return "\n".join(_lines(found, ""))
 
 
 def _lines(values: dict[str, Any], indent: str) -> list[str]:
@@ -82,5 +125,6 @@ def _lines(values: dict[str, Any], indent: str) -> list[str]:
         if isinstance(value, dict):
             out += [f"{indent}{name}:", *_lines(value, indent + "  ")]
         else:
-            out.append(f"{indent}{name}: {'missing' if value is None else value}")
+            text = "missing" if value is None else ", ".join(value) or "-" if isinstance(value, list) else value
+            out.append(f"{indent}{name}: {text}")
     return out

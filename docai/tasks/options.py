@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from docai.errors import UsageError
@@ -20,19 +20,39 @@ def option(
     *,
     flags: Sequence[str] = (),
     choices: Sequence[str] = (),
+    least: float | None = None,
     secret: bool = False,
-    panel: str = "",
+    variable: str = "",
 ) -> Any:
     """A dataclass field with what the command line needs to know of it.
 
-    `flags` replace the flag made of the field's name; `choices` are the values allowed; a `secret` is shown nowhere.
+    `flags` replace the flag made of the field's name; `choices` are the values allowed, `least` is the lowest; a
+    `secret` is shown nowhere. `variable` replaces DOCAI_NAME, for an option that other commands have in another sense.
     """
-    metadata = {"help": help, "flags": tuple(flags), "choices": tuple(choices), "secret": secret, "panel": panel}
+    metadata = {
+        "help": help,
+        "flags": tuple(flags),
+        "choices": tuple(choices),
+        "least": least,
+        "secret": secret,
+        "variable": variable,
+    }
     return field(default=default, metadata=metadata, repr=not secret)
 
 
+def check(options: Any) -> None:
+    """Raise UsageError for a value that its `option` does not allow."""
+    for declared in fields(options):
+        value, choices, least = getattr(options, declared.name), *(declared.metadata[k] for k in ("choices", "least"))
+        if value is None:
+            continue
+        if choices and value not in choices:
+            raise UsageError(f"{declared.name}: expected one of {', '.join(choices)}; got {value!r}")
+        if least is not None and not value >= least:  # `not >=` catches NaN
+            raise UsageError(f"{declared.name}: expected {least:g} or more; got {value:g}")
+
+
 _LIMITS = Limits()
-_MIB = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,10 +61,15 @@ class InputOptions:
 
     pages: str | None = option(None, "Pages to read, counted from 1: 1-3,7,10-,last.", flags=("--pages", "-p"))
     password: str | None = option(None, "Password of locked PDFs.", secret=True)
-    max_bytes: int = option(_LIMITS.max_bytes, "Largest file, in bytes.", panel="Limits")
-    max_pages: int = option(_LIMITS.max_pages, "Most pages of a document.", panel="Limits")
-    max_pixels: int = option(_LIMITS.max_pixels, "Most pixels of a page: images above are refused.", panel="Limits")
-    page_seconds: float = option(_LIMITS.page_seconds, "Longest time that decoding a page may take.", panel="Limits")
+    max_bytes: int = option(_LIMITS.max_bytes, "Largest file, in bytes.", least=1)
+    max_pages: int = option(_LIMITS.max_pages, "Most pages of a document.", least=1)
+    max_pixels: int = option(
+        _LIMITS.max_pixels, "Most pixels of a page: larger images are refused, PDF pages rendered smaller.", least=1
+    )
+    page_seconds: float = option(_LIMITS.page_seconds, "Longest time that decoding a page may take.", least=0.1)
+
+    def __post_init__(self) -> None:
+        check(self)
 
     @property
     def limits(self) -> Limits:
@@ -64,9 +89,11 @@ class OcrOptions(InputOptions):
         "When to read pixels: where the text layer cannot be trusted, everywhere, or never.",
         choices=("auto", "force", "never"),
     )
-    dpi: int | None = option(None, "Resolution at which PDF pages are read. Default: chosen by the engine.")
-    layout: str | None = option(None, "Regions to use: a file that `docai detect` wrote, or - for standard input.")
-    threads: int | None = option(None, "Threads of the engine. Default: all cores, shared among jobs.")
+    dpi: int | None = option(None, "Resolution at which PDF pages are read. Default: chosen by the engine.", least=18)
+    layout: str | None = option(
+        None, "Regions to use: what `docai detect` wrote, a file; - or nothing reads standard input."
+    )
+    threads: int | None = option(None, "Threads of the engine. Default: all cores, shared among jobs.", least=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,15 +101,36 @@ class DetectOptions(OcrOptions):
     """`docai detect`."""
 
     labels: str | None = option(None, "Keep only these labels, as in table,figure.")
-    threshold: float = option(0.0, "Leave out regions with a lower score.")
+    threshold: float = option(0.0, "Leave out regions with a lower score.", least=0)
     with_lines: bool = option(False, "Add the recognised lines, so that `docai ocr --layout` reads no page twice.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DetectOutputOptions:
+    """What `docai detect` writes, and where."""
+
+    format: Literal["json", "png"] = option(
+        "json",
+        "A JSON object a page, or pages with the regions drawn in.",
+        flags=("--format", "-f"),
+        choices=("json", "png"),
+        variable="DOCAI_DETECT_FORMAT",
+    )
+    output: str = option("-", "File, or folder for many; - is standard output.", flags=("--output", "-o"))
+
+    def __post_init__(self) -> None:
+        check(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OutputOptions:
     """What `docai ocr` writes, and where."""
 
-    format: str = option("markdown", "Output formats, as in markdown,json.", flags=("--format", "-f"))
+    format: str = option(
+        "markdown",
+        "One or more, with commas: markdown, text, json, jsonl, html, hocr, alto, csv, chunks, pdf, png.",
+        flags=("--format", "-f"),
+    )
     output: str = option("-", "File, or folder for many; - is standard output.", flags=("--output", "-o"))
     images: Literal["auto", "none", "ref", "embed"] = option(
         "auto",
@@ -92,11 +140,14 @@ class OutputOptions:
     furniture: Literal["drop", "keep"] = option(
         "drop", "Running headers, footers and page numbers.", choices=("drop", "keep")
     )
-    jobs: int = option(1, "Files read at the same time.", flags=("--jobs", "-j"))
+    jobs: int = option(1, "Files read at the same time, into a folder.", flags=("--jobs", "-j"), least=1)
     strict: bool = option(False, "Exit with 1 also where pages are degraded.")
     progress: Literal["auto", "jsonl", "none"] = option(
         "auto", "Progress on standard error: a bar on a terminal, or JSON lines.", choices=("auto", "jsonl", "none")
     )
+
+    def __post_init__(self) -> None:
+        check(self)
 
 
 _RANGE = re.compile(r"^(\d+|last)?(-)?(\d+|last)?$")
