@@ -23,8 +23,10 @@ NUMBERED = re.compile(
 CAPTION = re.compile(
     r"^(?:(?:Fig(?:ure|\.)?|FIG(?:URE|\.)?|Table|TABLE|Tab\.|Scheme|Chart|Algorithm|Listing|Box|Plate|Exhibit"
     r"|Abb(?:ildung|\.)|Tabelle|Figura|Tableau|Cuadro|Tabla|Рис\.|Таблица)\s*(?:\d+|[IVX]+\b|[A-Z]\.?\d+)"
+    r"(?!\d*\s+[a-zà-ÿ])"  # "Table 1 lists ..." is a sentence about one
     r"|[\[<]?(?:図|表|图|圖|그림|표)\s*\d+)"
 )
+_DRAWN = re.compile(r"^[\W_]*\w?[\W_]*$")
 _SENTENCE_END = re.compile(r"[.!?:。！？：；;][\"”’'»」)\]]*[\d¹²³⁰-⁹*†‡,]*$|[\"”」](?:\s*\d+)?$")
 
 
@@ -103,7 +105,7 @@ class _Row:
 
 def is_separator(text: str) -> bool:
     """Whether a line is drawn with characters: "-----", "= = =", ". . . . ."."""
-    return len(text) > 4 and sum(c.isalnum() for c in text) < 2
+    return len(text) > 4 and _DRAWN.match(text) is not None
 
 
 def starts_item(text: str) -> bool:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, get_args
 
 import orjson
 
 from docai.errors import InputError
 from docai.geometry import clip
 from docai.layout.detector import label_named
-from docai.types import Box, Label, Line, Page, Region, Word
+from docai.layout.order import reading_order
+from docai.types import Box, Label, Line, Page, Point, Region, Style, Word
 
 MOST_BYTES = 32 << 20
 MOST_ENTRIES = 4096  # of one page
@@ -40,6 +42,39 @@ class PageDetections:
     @property
     def skew(self) -> float:
         return self.page.skew
+
+    def fitted_to(self, page: Page) -> PageDetections:
+        """These detections on the upright `page` that they are used on, in its unit.
+
+        Detectors elsewhere see an image of the page; their boxes are scaled by its size, or taken as they are where
+        it is unknown. Boxes are cut to the page. Raises InputError for a box that lies off it.
+        """
+        sx, sy = (page.width / self.page.width, page.height / self.page.height) if self.page.box.area else (1.0, 1.0)
+        where = f"layout, page {self.index + 1}"
+        regions = [
+            replace(
+                r, box=_on_page(_scaled(r.box, sx, sy), page.size, f"{where}, entry {n}"), polygon=_points(r, sx, sy)
+            )
+            for n, r in enumerate(self.regions, 1)
+        ]
+        return replace(
+            self, page=page, regions=tuple(regions), lines=tuple(_line_scaled(m, sx, sy) for m in self.lines)
+        )
+
+
+def _scaled(box: Box, sx: float, sy: float) -> Box:
+    return Box(box.l * sx, box.t * sy, box.r * sx, box.b * sy)
+
+
+def _points(region: Region, sx: float, sy: float) -> tuple[Point, ...] | None:
+    return region.polygon and tuple((x * sx, y * sy) for x, y in region.polygon)
+
+
+def _line_scaled(line: Line, sx: float, sy: float) -> Line:
+    if sx == sy == 1:
+        return line
+    words = tuple(replace(word, box=_scaled(word.box, sx, sy)) for word in line.words)
+    return replace(line, box=_scaled(line.box, sx, sy), size=line.size * sy, words=words)
 
 
 def detections_json(found: PageDetections) -> bytes:
@@ -130,9 +165,12 @@ def source_of(data: bytes) -> str:
 
 
 def _values(data: bytes) -> list[Any]:
+    """The JSON values of a file: one, or one a line. (The standard parser: it tells NaN, which others write.)"""
+    if not data.strip():
+        raise InputError("layout: empty; expected the JSON that `docai detect` prints")
     try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
         value = list(_json_lines(data))
     if isinstance(value, Mapping):
         return [value]
@@ -142,14 +180,16 @@ def _values(data: bytes) -> list[Any]:
 
 
 def _json_lines(data: bytes) -> Iterator[Any]:
-    if not data.strip():
-        raise InputError("layout: empty; expected the JSON that `docai detect` prints")
     for number, line in enumerate(data.splitlines(), 1):
         if line.strip():
             try:
-                yield orjson.loads(line)
-            except orjson.JSONDecodeError as error:
-                raise InputError(f"layout: line {number} is not JSON: {error}") from error
+                yield json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise InputError(f"layout: line {number} is not JSON: {_one_line(error)}") from error
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:100]
 
 
 def _page(value: Mapping[str, Any], at: int) -> PageDetections:
@@ -162,14 +202,24 @@ def _page(value: Mapping[str, Any], at: int) -> PageDetections:
     if len(entries) > MOST_ENTRIES:
         raise InputError(f"{where}: {len(entries)} entries are more than the {MOST_ENTRIES} allowed")
     regions = [_region(entry, f"{where}, entry {n}", size) for n, entry in enumerate(entries, 1)]
-    regions.sort(key=lambda region: math.inf if region.order is None else region.order)
     page = Page(
         index, size or (0.0, 0.0), "px" if value.get("unit") == "px" else "pt", str(value.get("source", "")),
         _turn(value, where), _finite(value.get("skew", 0.0), f"{where}: skew"),
     )  # fmt: skip
-    lines = value.get("lines") or ()
+    lines = value.get("lines") or []
+    if not isinstance(lines, list):
+        raise InputError(f"{where}: `lines` is no list")
     made = tuple(_read_line(line, f"{where}, line {n}") for n, line in enumerate(lines, 1))
-    return PageDetections(page, str(value.get("model", "")), 0.0, tuple(regions), made)
+    threshold = _finite(value.get("threshold") or 0.0, f"{where}: threshold")
+    return PageDetections(page, str(value.get("model", "")), threshold, tuple(_in_order(regions)), made)
+
+
+def _in_order(regions: Sequence[Region]) -> list[Region]:
+    """Regions by their `order`; where none has one, in the order of our own layout."""
+    if regions and all(region.order is None for region in regions):
+        places = reading_order([region.box for region in regions])
+        return [replace(regions[place], order=n) for n, place in enumerate(places)]
+    return sorted(regions, key=lambda region: math.inf if region.order is None else region.order)
 
 
 def _page_index(value: Mapping[str, Any], at: int) -> int:
@@ -190,9 +240,12 @@ def _size(value: Mapping[str, Any], where: str) -> tuple[float, float] | None:
     size = value.get("size", value.get("image_size"))
     if size is None:
         return None
-    if not isinstance(size, Sequence) or len(size) != 2:
-        raise InputError(f"{where}: expected a size of [width, height]; got {size!r}")
-    return _finite(size[0], f"{where}: width"), _finite(size[1], f"{where}: height")
+    if not isinstance(size, list) or len(size) != 2:
+        raise InputError(f"{where}: expected a size of [width, height]; got {_shown(size)}")
+    width, height = _finite(size[0], f"{where}: width"), _finite(size[1], f"{where}: height")
+    if width <= 0 or height <= 0:
+        raise InputError(f"{where}: expected a size above 0; got {width:g} x {height:g}")
+    return width, height
 
 
 def _region(entry: Any, where: str, size: tuple[float, float] | None) -> Region:
@@ -210,9 +263,18 @@ def _region(entry: Any, where: str, size: tuple[float, float] | None) -> Region:
         box,
         _label(name, where),
         None if score is None else _finite(score, f"{where}: confidence"),
-        order if isinstance(order, int) else None,
-        name=name,
+        order if isinstance(order, int) and not isinstance(order, bool) else None,
+        _polygon(entry.get("polygon"), where),
+        name,
     )
+
+
+def _polygon(value: Any, where: str) -> tuple[Point, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(isinstance(p, list) and len(p) == 2 for p in value):
+        raise InputError(f"{where}: expected a polygon of [x, y] points; got {_shown(value)}")
+    return tuple((_finite(x, f"{where}: polygon"), _finite(y, f"{where}: polygon")) for x, y in value)
 
 
 def _label(name: str, where: str) -> Label:
@@ -223,13 +285,13 @@ def _label(name: str, where: str) -> Label:
     return label
 
 
-def _read_box(value: Any, where: str) -> Box:
+def _read_box(value: Any, where: str, *, flat: bool = False) -> Box:
     if isinstance(value, Mapping):
         value = [value.get(key) for key in "ltrb"]
-    if not isinstance(value, Sequence) or len(value) != 4 or any(v is None for v in value):
-        raise InputError(f"{where}: expected a box of l, t, r, b; got {value!r}")
+    if not isinstance(value, list) or len(value) != 4 or any(v is None for v in value):
+        raise InputError(f"{where}: expected a box of l, t, r, b; got {_shown(value)}")
     box = Box(*(_finite(v, f"{where}: box") for v in value))
-    if box.width <= 0 or box.height <= 0:
+    if min(box.width, box.height) < 0 or (box.area <= 0 and not flat):
         raise InputError(f"{where}: the box is inverted or empty: {box.as_tuple()}")
     return box
 
@@ -242,30 +304,48 @@ def _on_page(box: Box, size: tuple[float, float], where: str) -> Box:
 
 
 def _finite(value: Any, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise InputError(f"{where}: expected a finite number; got {value!r}")
-    return float(value)
+    number = math.nan
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except OverflowError:  # an integer of hundreds of digits
+            number = math.inf
+    if not math.isfinite(number):
+        raise InputError(f"{where}: expected a finite number; got {_shown(value)}")
+    return number
+
+
+def _shown(value: Any) -> str:
+    """A value for an error's one line."""
+    text = json.dumps(value, ensure_ascii=False, default=repr)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _read_line(value: Any, where: str) -> Line:
     if not isinstance(value, Mapping) or not isinstance(value.get("text"), str):
         raise InputError(f"{where}: expected an object with text and box")
-    flags = set(value.get("flags", ()))
-    words = tuple(
-        Word(str(w["text"]), _read_box(w.get("box"), where), frozenset(w.get("styles", ())))
-        for w in value.get("words", ())
-    )
+    flags, words, angle = value.get("flags", []), value.get("words", []), value.get("angle", 0)
+    if not isinstance(flags, list) or not isinstance(words, list) or angle not in (0, 90, 180, 270):
+        raise InputError(f"{where}: expected lists of flags and words, and an angle of 0, 90, 180 or 270")
+    confidence = value.get("confidence")
     return Line(
         value["text"],
-        _read_box(value.get("box"), where),
-        words,
-        _finite(value.get("size", 0.0), where),
-        value.get("confidence"),
+        _read_box(value.get("box"), where, flat=True),
+        tuple(_read_word(word, where) for word in words),
+        _finite(value.get("size", 0.0), f"{where}: size"),
+        None if confidence is None else _finite(confidence, f"{where}: confidence"),
         str(value.get("source", "text-layer")),
         str(value.get("font", "")),
         bold="bold" in flags,
         italic="italic" in flags,
         mono="mono" in flags,
         vertical="vertical" in flags,
-        angle=int(value.get("angle", 0)),
+        angle=int(angle),
     )
+
+
+def _read_word(value: Any, where: str) -> Word:
+    if not isinstance(value, Mapping) or not isinstance(value.get("text"), str):
+        raise InputError(f"{where}: expected words of text and box; got {_shown(value)}")
+    styles = [style for style in value.get("styles") or () if style in get_args(Style)]
+    return Word(value["text"], _read_box(value.get("box"), where, flat=True), frozenset(styles))

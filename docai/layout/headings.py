@@ -24,6 +24,8 @@ _SHORTEST_CAPITALS = 5  # letters; fewer are an abbreviation
 
 def is_heading(block: LineBlock, body: Body, *, apart: bool) -> bool:
     """Whether a block is a heading. `apart`: it has more white above than a line, and does not fill its column."""
+    if len(block.lines) > 2 * _MOST_LINES or len(block.text) > 2 * _LONGEST:
+        return False
     text = block.text.strip()
     letters = [c for c in text if c.isalpha()]
     if len(block.lines) > _MOST_LINES or len(text) > _LONGEST or len(letters) < 2 or CAPTION.match(text):

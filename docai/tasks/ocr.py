@@ -120,8 +120,10 @@ class PageReader:
         """One page: its text, its regions, its blocks."""
         from docai.ocr.assemble import assemble
 
-        given = layout.get(index) if layout else None
         page, content = source.page(index), source.content(index)
+        given = layout.get(index) if layout else None
+        if given is not None:
+            given = given.fitted_to(page.turned(given.rotation, given.skew))
         reading = given_reading(page, content, given) if given and given.lines else self.text_of(page, content, given)
         regions = given.regions if given else self.detector.detect(reading.page, reading.lines, reading.content)
         blocks = assemble(reading.page, reading.lines, reading.content, regions)
