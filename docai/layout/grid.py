@@ -69,7 +69,7 @@ def words_of(line: Line) -> tuple[Word, ...]:
 
 
 def em_of(lines: Iterable[Line]) -> float:
-    """The usual font size of some lines. What recognition calls a size is loose: the width of characters corrects it."""
+    """The usual font size of some lines. Recognition finds it too large: the width of characters corrects it."""
     level = [line for line in lines if line.angle == 0 and line.text]
     if not level:
         return 10.0

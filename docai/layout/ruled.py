@@ -56,8 +56,8 @@ def _crossing(rows: Sequence[Run], columns: Sequence[Run], slack: float) -> list
         group = spread
     pairs = []
     for number in np.unique(group):
-        ys = [rows[i] for i in np.flatnonzero(group == number)]
-        xs = [columns[j] for j in np.flatnonzero(by_column == number)]
+        ys = [rows[i] for i in np.flatnonzero(group == number).tolist()]
+        xs = [columns[j] for j in np.flatnonzero(by_column == number).tolist()]
         if len(ys) > 1 and xs:
             pairs.append((ys, xs))
     return pairs

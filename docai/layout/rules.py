@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ Mask: TypeAlias = NDArray[np.uint8]  # (H, W), 0 or 255
 _CONTRAST = 28  # grey levels by which a line differs from its surroundings; fainter ones are paper and JPEG noise
 _SHORTEST = 16  # pixels
 _PART_OF_SIDE = 45  # lines shorter than this part of the longer side are strokes of large letters
+_LARGE = 2400  # pixels: a longer side is halved (or more), as lines of such pages are several pixels thick
 _LEAN = 0.012  # height over width of a line that still counts as straight, about 0.7 degrees
 _CROWDED = 0.3  # share of a line that may have ink two pixels above or below it: more is text that stands on it
 
@@ -37,8 +39,31 @@ def pixel_rules(pixels: RGB) -> list[Rule]:
     flat, upright = _thin(darkest), _thin(np.ascontiguousarray(darkest.T))
     # Where lines cross, neither is thin across its direction: each gets the strokes of the other to bridge the gap.
     crossing_flat, crossing_upright = _opened(flat, shortest // 2), _opened(upright, shortest // 2)
-    rules = [Rule(Box(l, y, r, y), thick) for l, y, r, thick in _lines(flat, crossing_upright.T, shortest)]
+    rules = [
+        Rule(Box(left, y, right, y), thick) for left, y, right, thick in _lines(flat, crossing_upright.T, shortest)
+    ]
     return rules + [Rule(Box(x, t, x, b), thick) for t, x, b, thick in _lines(upright, crossing_flat.T, shortest)]
+
+
+def _shrunk(pixels: RGB, step: int) -> RGB:
+    """Every `step` x `step` pixels as one, the darkest of them, so that no thin line is lost."""
+    import cv2
+
+    dark = cv2.erode(pixels, np.ones((step, step), np.uint8), anchor=(0, 0))
+    return np.asarray(dark[::step, ::step], np.uint8)
+
+
+def _enlarged(rule: Rule, step: int) -> Rule:
+    box = rule.box
+    return Rule(Box(box.l * step, box.t * step, box.r * step, box.b * step), rule.width * step)
+
+
+def _darkest(pixels: RGB) -> Mask:
+    """The darkest channel, (H, W): a coloured line is dark in one of them at least."""
+    import cv2
+
+    red, green, blue = cv2.split(pixels)
+    return np.asarray(cv2.min(cv2.min(red, green), blue), np.uint8)
 
 
 def _thin(grey: Mask) -> Mask:
@@ -56,7 +81,7 @@ def _opened(ink: Mask, length: int) -> Mask:
     """What runs on for at least `length` pixels from left to right."""
     import cv2
 
-    return np.asarray(cv2.morphologyEx(ink, cv2.MORPH_OPEN, np.ones((1, length), np.uint8)), np.uint8)
+    return np.asarray(cv2.morphologyEx(ink, cv2.MORPH_OPEN, np.ones((1, length | 1), np.uint8)), np.uint8)
 
 
 def _lines(ink: Mask, crossing: Mask, shortest: int) -> list[tuple[float, float, float, float]]:
@@ -64,20 +89,18 @@ def _lines(ink: Mask, crossing: Mask, shortest: int) -> list[tuple[float, float,
     import cv2
 
     parts = _opened(ink | crossing, shortest // 2)
-    whole = cv2.morphologyEx(parts, cv2.MORPH_CLOSE, np.ones((1, 1 + shortest // 8), np.uint8))
+    whole = cv2.morphologyEx(parts, cv2.MORPH_CLOSE, np.ones((1, (shortest // 8) | 1), np.uint8))
     long = _opened(np.asarray(whole, np.uint8), shortest)
     steps = cv2.dilate(long, np.ones((3, 3), np.uint8))  # a line that leans is a stair: join its steps
-    _, labels, stats, _ = cv2.connectedComponentsWithStats(steps, connectivity=8)
-    found = (_line(stats[i], labels, long, ink, i) for i in range(1, len(stats)))
+    outlines, _ = cv2.findContours(steps, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
+    found = (_line(cv2.boundingRect(outline), long, ink) for outline in outlines)
     return [line for line in found if line is not None]
 
 
-def _line(
-    stats: NDArray[Any], labels: NDArray[Any], long: Mask, ink: Mask, number: int
-) -> tuple[float, float, float, float] | None:
+def _line(bounds: Sequence[int], long: Mask, ink: Mask) -> tuple[float, float, float, float] | None:
     """One connected stair as a line; None where it is too thick, leans too much, or stands in the thick of text."""
-    l, t, w, h = (int(v) for v in stats[:4])  # noqa: E741
-    part = (labels[t : t + h, l : l + w] == number) & (long[t : t + h, l : l + w] > 0)
+    l, t, w, h = bounds  # noqa: E741
+    part = long[t : t + h, l : l + w] > 0
     rows, columns = np.nonzero(part)
     left, right = int(columns.min()), int(columns.max()) + 1
     thickness = len(rows) / (right - left)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from docai.geometry import inside, overlap_area, union
+from docai.geometry import clip, inside, overlap_area, union
 from docai.layout.aligned import aligned_tables
 from docai.layout.captions import without_captions
 from docai.layout.grid import em_of, tracks, typed_rules
@@ -37,7 +37,7 @@ def find_tables(page: Page, lines: Sequence[Line], rules: Sequence[Rule], fills:
             between += [b for b in found if not any(overlap_area(b, o) > 0 for o in boxes + between)]
         loose += between
     boxes = [without_captions(box, lines, em) for box in _merged(boxes + loose, em)]
-    return [Region(box, Label.TABLE) for box in sorted(boxes, key=lambda box: (box.t, box.l))]
+    return [Region(clip(box, page.box), Label.TABLE) for box in sorted(boxes, key=lambda box: (box.t, box.l))]
 
 
 def _outside(lines: Sequence[Line], boxes: Sequence[Box]) -> list[Line]:

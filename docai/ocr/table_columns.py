@@ -13,7 +13,6 @@ from docai.layout.gaps import NARROWEST, Gap, open_gaps
 from docai.layout.grid import CURRENCY, Piece, Track, is_number
 from docai.types import Box
 
-
 _SUPPORT = 0.4  # share of the rows that a gap in a ruled table is open in: cells of justified text have gaps too
 _MARK = re.compile(r"^(?:[*†‡§¶#]{1,3}|[(\[][\da-z*†‡]{1,2}[)\]]|[a-z])$")
 _BULLETS = frozenset("•◦▪▫●○■□‣⁃∙·")
