@@ -12,6 +12,7 @@ from docai.types import Box, Line, Page, PageContent, Rule
 _SMALLEST = 0.004  # of the page: smaller pictures are logos, icons and bullets
 _BACKGROUND = 0.7  # of the page: a picture this large is its background, or the scan itself
 _PARTS = 4  # drawings that make a figure: fewer are ornaments of text
+_LARGE = 0.02  # of the page: a single drawing of this size, a curve say, makes one too
 _NEAR = 0.018  # of the page width, between the parts of a drawing
 _SIDE = 0.05  # of the page width, between the drawings and pictures of one figure
 _PART_NAME = re.compile(r"^\(?[a-zA-Z]\)$")
@@ -27,7 +28,8 @@ def find_figures(page: Page, lines: Sequence[Line], content: PageContent, body: 
         return []
     pictures = [clip(box, page.box) for box in content.pictures]
     pictures = [box for box in pictures if _SMALLEST < box.area / page.box.area < _BACKGROUND]
-    clusters = [box for box, parts in _clusters(content.drawings, page) if parts >= _PARTS]
+    found = _clusters(content.drawings, page)
+    clusters = [box for box, parts in found if parts >= _PARTS or box.area > _LARGE * page.box.area]
     drawn = [_with_rules(box, content.rules, page) for box in clusters]
     drawn = [box for box in drawn if _SMALLEST * 2 < box.area / page.box.area < _BACKGROUND]
     figures = [box for box in _merged([*pictures, *drawn]) if not _is_ground(box, lines, body)]
