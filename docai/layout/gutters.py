@@ -39,14 +39,16 @@ def parted(lines: Sequence[Line], em: float) -> list[Line]:
     the next column's line at the same height.
     """
     gutter = _gutter([line.box.as_tuple() for line in lines], em)
-    return list(lines) if gutter is None else [part for line in lines for part in _at_gutter(line, gutter)]
+    return list(lines) if gutter is None else [part for line in lines for part in _at_gutter(line, gutter, em)]
 
 
-def _at_gutter(line: Line, gutter: Gutter) -> list[Line]:
+def _at_gutter(line: Line, gutter: Gutter, em: float) -> list[Line]:
     sides = [gutter.side(word.box.as_tuple()) for word in line.words]
     if gutter.side(line.box.as_tuple()) != 0 or 0 in sides or sides != sorted(sides) or len(set(sides)) < 2:
         return [line]
     cut = sides.index(1)
+    if line.words[cut].box.l - line.words[cut - 1].box.r < _NARROWEST * em:
+        return [line]  # a space between the words of a title
     return [_of_words(line, line.words[:cut]), _of_words(line, line.words[cut:])]
 
 
