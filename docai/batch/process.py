@@ -17,6 +17,7 @@ import orjson
 from docai.batch.work import Job
 from docai.errors import ExitCode
 
+COMMAND = (sys.executable, "-m", "docai.batch.worker")
 RECYCLE_PAGES = 400  # pages after which a process is replaced, so that what native libraries leak does not add up
 _WRITING = 2.0  # seconds that writing a page in all formats may take
 
@@ -74,7 +75,7 @@ class Worker:
             self.stop()
             self._pages = 0
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "docai.batch.worker"],
+                COMMAND,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -121,7 +122,10 @@ def _events(process: subprocess.Popen[bytes], quiet: float) -> Iterator[Event]:
             return
         *lines, buffer = (buffer + data).split(b"\n")
         for line in lines:
-            event = orjson.loads(line)
+            try:
+                event = orjson.loads(line)
+            except orjson.JSONDecodeError:  # no event of ours: nothing else that it says can be trusted
+                return
             deadline = time.monotonic() + quiet
             if event["event"] == "writing":
                 deadline += event["pages"] * _WRITING

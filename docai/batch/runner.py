@@ -67,13 +67,14 @@ def run_batch(
     *,
     jobs: int,
     on_event: OnEvent,
-    grace: float = _GRACE,
+    quiet: float | None = None,
     recycle: int = RECYCLE_PAGES,
 ) -> Summary:
     """Read `files` into `out`. What earlier runs wrote there is no input.
 
     Raises OutputError where `out` cannot be written to, UsageError where an output would replace an input; all else is
-    a row. `grace`: seconds of silence after which a worker is given up; `recycle`: pages after which it is replaced.
+    a row. `quiet`: seconds without an event after which a worker is given up; `recycle`: pages after which it is
+    replaced.
     """
     check_writable(out)
     started = time.monotonic()
@@ -83,7 +84,8 @@ def run_batch(
         places = targets(files, out)
         spare_inputs(files, places, formats)
         jobs = min(jobs, len(files))
-        workers = [Worker(options.page_seconds * 3 + grace, recycle=recycle) for _ in range(jobs)]
+        quiet = options.page_seconds * 3 + _GRACE if quiet is None else quiet
+        workers = [Worker(quiet, recycle=recycle) for _ in range(jobs)]
         run = _Run(journal, formats, _with_threads(options, jobs), export, on_event)
         run.all(list(zip(files, places, strict=True)), workers)
     finally:

@@ -106,10 +106,7 @@ def evaluate(
     as_json: AsJson = False,
     verbose: Verbose = 0,  # noqa: ARG001
 ) -> None:
-    """Measure text, order and tables against the truth.
-
-    Prints similarity, CER, WER, reading order and TEDS, by file and on average; docs/measures.md says what they are.
-    """
+    """Measure text, order and tables against the truth; docs/measures.md says how."""
     from docai.tasks.eval import evaluate as measure
     from docai.tasks.eval import table, table_json
 
