@@ -91,7 +91,9 @@ def test_escapes_only_what_would_change_meaning(text: str, written: str) -> None
         ("both here", [Span(0, 4, "bold"), Span(0, 4, "italic")], "***both*** here"),
         ("a bold b", [Span(1, 7, "bold")], "a **bold** b"),
         ("midword", [Span(0, 3, "bold")], "<b>mid</b>word"),
-        ("a(b)c", [Span(1, 4, "italic")], "a<i>(b)</i>c"),
+        ("a(bc)d", [Span(1, 5, "italic")], "a<i>(bc)</i>d"),
+        ("let x ∈ U be", [Span(4, 9, "italic")], "let x ∈ U be"),
+        ("xi", [Span(0, 2, "italic"), Span(1, 2, "subscript")], "x<sub>i</sub>"),
         ("10−3 m2", [Span(2, 4, "superscript"), Span(6, 7, "superscript")], "10⁻³ m²"),
         ("20th H2O", [Span(2, 4, "superscript"), Span(6, 7, "subscript")], "20<sup>th</sup> H₂O"),
         ("run a*b now", [Span(4, 7, "code")], "run `a*b` now"),
@@ -133,6 +135,13 @@ def test_marks_of_footnotes_come_back_on_later_pages() -> None:
     assert markdown(document(*pages)) == (
         "Text[^1] here\n\n[^1]: Note.\n\n2 Unmatched.\n\nText[^1-p2] here\n\n[^1-p2]: Note.\n\n2 Unmatched.\n"
     )
+
+
+def test_exponents_are_no_marks_of_footnotes() -> None:
+    make = Blocks()
+    raised = Span(1, 2, "superscript"), Span(7, 8, "superscript")
+    blocks = [make("P2 word2", spans=raised), make("2 Note.", Label.FOOTNOTE), make("2 Other.", Label.FOOTNOTE)]
+    assert markdown(document(blocks)) == "P² word[^2]\n\n[^2]: Note.\n\n2 Other.\n"
 
 
 def test_code_with_fences_in_it() -> None:

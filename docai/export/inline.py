@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from docai.export.footnotes import Reference
 from docai.export.runs import Run, runs, web_link
-from docai.types import Span
+from docai.types import Span, Style
 
 _SPECIAL = re.compile(
     r"(?P<backslash>\\(?=[!-/:-@\[-`{-~]))"
@@ -22,6 +22,7 @@ _MATH = re.compile(r"\$(?=\S)([^$\n]*[^\s$])\$(?!\d)")
 _LINE_START = re.compile(r"^(#{1,6}(?=\s|$)|>|[+*](?=\s)|(?:=+|-+|_{3,}|\*{3,})(?=\s*$)|```|~~~)")
 _RAISED = str.maketrans("0123456789+-=()ni−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱ⁻")
 _LOWERED = str.maketrans("0123456789+-=()−", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎₋")
+_WORD = re.compile(r"[^\W_]{2}|[\u3040-\u30ff\u3400-\u9fff]")
 _BLANK = 4  # as many stars or underscores are a line to fill in, not emphasis
 
 
@@ -90,9 +91,17 @@ def _run(run: Run, before: str, after: str, references: Sequence[Reference]) -> 
         return escape(run.text)
     lead = run.text[: len(run.text) - len(run.text.lstrip())]
     trail = run.text[len(run.text.rstrip()) :]
-    body = _code(core) if "code" in run.styles else _shifted(core, run)
-    body = _emphasised(body, run, (before + lead)[-1:], (trail + after)[:1])
-    return lead + body + trail
+    return lead + _styled(core, run.styles, (before + lead)[-1:], (trail + after)[:1]) + trail
+
+
+def _styled(core: str, styles: frozenset[Style], before: str, after: str) -> str:
+    if "code" in styles:
+        return _code(core)
+    if "superscript" in styles:
+        return _shifted(core, _RAISED, "sup")
+    if "subscript" in styles:
+        return _shifted(core, _LOWERED, "sub")
+    return _emphasised(core, styles, before, after)
 
 
 def _code(text: str) -> str:
@@ -101,19 +110,19 @@ def _code(text: str) -> str:
     return fence + pad + text.replace("\n", " ") + pad + fence
 
 
-def _shifted(text: str, run: Run) -> str:
-    for style, table, tag in (("superscript", _RAISED, "sup"), ("subscript", _LOWERED, "sub")):
-        if style in run.styles:
-            known = all(ord(c) in table for c in text)
-            return text.translate(table) if known else f"<{tag}>{escape(text)}</{tag}>"
-    return escape(text)
+def _shifted(text: str, table: dict[int, int], tag: str) -> str:
+    """Raised or lowered characters: as characters of their own where there are such, else in a tag."""
+    return text.translate(table) if all(ord(c) in table for c in text) else f"<{tag}>{escape(text)}</{tag}>"
 
 
-def _emphasised(body: str, run: Run, before: str, after: str) -> str:
-    """Stars where markdown takes them for emphasis, tags where it would not (CommonMark's flanking rules)."""
-    bold, italic = "bold" in run.styles, "italic" in run.styles
-    only_signs = not any(c.isalnum() for c in run.text)  # a raised star is no more of one for being slanted
-    if only_signs or not (bold or italic):
+def _emphasised(core: str, styles: frozenset[Style], before: str, after: str) -> str:
+    """Stars where markdown takes them for emphasis, tags where it would not (CommonMark's flanking rules).
+
+    Signs and single letters stay plain: slanted variables are a matter of type, not of emphasis.
+    """
+    bold, italic = "bold" in styles, "italic" in styles
+    body = escape(core)
+    if not (bold or italic) or not _WORD.search(core):
         return body
     if _flanked(before, body[0]) and _flanked(after, body[-1]) and before != "*" and after != "*":
         stars = "**" * bold + "*" * italic
