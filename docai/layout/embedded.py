@@ -12,7 +12,7 @@ from docai.layout.body import Body, body_of, usual
 from docai.layout.figures import find_figures
 from docai.layout.formulas import split_formulas
 from docai.layout.furniture import edge_lines
-from docai.layout.gutters import parted, sections
+from docai.layout.gutters import parted
 from docai.layout.margins import line_numbers
 from docai.layout.order import Flow, columns
 from docai.layout.pictures import find_pictures, finer_than_needed
@@ -106,14 +106,13 @@ class _Sheet:
     def _content(self, lines: Sequence[Line], fixed: Sequence[Region]) -> list[Region]:
         flow = flow_of(lines)
         if flow is Flow.LEFT_TO_RIGHT:
-            lines = parted(lines, usual((line.box.height, 1) for line in lines) or 10.0)
+            lines = parted(lines)
         items: list[Line | Region] = [*lines, *fixed]
         rects = [flow.rect(item.box) for item in items]
         em = usual((bottom - top, 1) for _, top, _, bottom in rects[: len(lines)])
         sized: list[tuple[Region, float]] = []
-        for zone in sections(rects, len(lines), em or 10.0):
-            for column in columns([rects[i] for i in zone], em=em or None):
-                sized += self._column([items[zone[i]] for i in column])
+        for column in columns(rects, em=em or None):
+            sized += self._column([items[i] for i in column])
         return self._titled(sized)
 
     def _column(self, items: Sequence[Line | Region]) -> list[tuple[Region, float]]:
