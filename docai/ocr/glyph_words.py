@@ -32,6 +32,7 @@ _CUT_ALIGNED = (
 )
 _CUT_AFTER_MARK = 4.0  # behind a list's bullet or number
 _CUT_BARE = 1.6
+_COLUMN_END = 3  # lines that end together make a column's edge
 _BULLETS = np.array(list(map(ord, "•◦▪▫●○■□‣⁃∙➢✓✔❖◆")), np.uint32)
 _FIGURE_ENDS = np.array(list(map(ord, "0123456789%)")), np.uint32)
 _FIGURE_STARTS = np.array(list(map(ord, "0123456789$€£(+-−")), np.uint32)
@@ -220,7 +221,8 @@ def _without_marks(frame: Frame, cut: Mask, space: Mask, first: Mask, gap: Float
     one_word &= ~np.isin(frame.codes[cuts], _FIGURE_STARTS)
     for at, begin in zip(cuts[one_word].tolist(), begins[one_word].tolist(), strict=True):
         mark = _text(frame, begin, at)
-        cut[at] = not (_LIST_MARK.match(mark) or (gap[at] < _CUT_BARE and _BARE_MARK.match(mark)))
+        marks = _LIST_MARK.match(mark) or (gap[at] < _CUT_BARE and _BARE_MARK.match(mark))
+        cut[at] = not marks or _ends_something(frame, starts, begin, at, first)
     rtl = is_right_to_left(frame.codes)
     if rtl.any():  # there the mark stands at the right end of the line
         ends = np.append(starts, len(cut))[np.searchsorted(starts, cuts, side="right")]
@@ -228,6 +230,18 @@ def _without_marks(frame: Frame, cut: Mask, space: Mask, first: Mask, gap: Float
             if end - at <= 4 and rtl[max(0, at - 4) : at].any() and _LIST_MARK_RTL.match(_text(frame, at, end)):
                 cut[at] = False
     return cut
+
+
+def _ends_something(frame: Frame, starts: Ints, begin: int, end: int, first: Mask) -> bool:
+    """Whether what looks like a mark is the last cell of a row of figures, or an equation's number: at the right edge
+    of a column, where longer lines end as well.
+    """
+    if not first[begin] and frame.codes[begin - 1] in _FIGURE_ENDS:
+        return True
+    size, left, right = frame.sizes[begin], frame.boxes[begin, 0], frame.boxes[end - 1, 2]
+    rights = frame.boxes[np.append(starts[1:], len(first)) - 1, 2]
+    level = (np.abs(rights - right) < 0.3 * size) & (frame.boxes[starts, 0] < left - 3 * size)
+    return int(level.sum()) >= _COLUMN_END
 
 
 def _text(frame: Frame, start: int, end: int) -> str:
