@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 Pixels = NDArray[np.uint8]  # (H, W, 3)
 _CONTRAST = 50  # grey levels between ink and ground
+_SHARP = 48  # pixels: the recogniser's height; gaps between characters are not seen in smaller columns
 _MARK = 0.5  # of the column's width: smaller ink is a punctuation mark
 
 
@@ -38,6 +39,9 @@ def laid_down(column: Pixels) -> Pixels:
 
     A mark that has a square's upper right in a column (comma, full stop) moves to the lower left, its place in a row.
     """
+    if column.shape[1] < _SHARP:
+        larger = _SHARP / column.shape[1]
+        column = cv2.resize(column, None, fx=larger, fy=larger, interpolation=cv2.INTER_CUBIC)
     grey = cv2.cvtColor(column, cv2.COLOR_BGR2GRAY).astype(np.int16)
     ink = np.abs(grey - int(np.median(grey))) > _CONTRAST
     side = column.shape[1]

@@ -18,6 +18,7 @@ from docai.ocr.engines import Recognised
 from docai.ocr.finding import find_lines
 from docai.ocr.ppocr import PPOCR, Text
 from docai.ocr.quads import Quads, box_of, standing, straightened, turned
+from docai.ocr.scripts import reason, uncovered
 from docai.ocr.spacing import Piece, pieces
 from docai.ocr.spelling import plain_signs
 from docai.ocr.upright import is_sideways, lean_of, sideways_turn, upside_down
@@ -64,8 +65,11 @@ class Embedded:
             seen = self._read(image, quads)
         skew = lean_of(quads)
         boxes = [box_of(quad) for quad in straightened(quads, skew, (image.shape[1], image.shape[0]))]
-        lines = [line for box, one in zip(boxes, seen, strict=True) for line in _lines(box, one)]
-        return Recognised(tuple(lines), rotation, skew)
+        foreign, script = uncovered([(line.image, line.text) for line in seen])
+        known = [(box, line) for box, line, other in zip(boxes, seen, foreign, strict=True) if not other]
+        lines = tuple(line for box, one in known for line in _lines(box, one))
+        reasons = (reason(script, sum(foreign), len(foreign)),) if script else ()
+        return Recognised(lines, rotation, skew, reasons)
 
     def _read(self, image: Pixels, quads: Quads) -> list[_Seen]:
         """All lines, each read as it lies or stands."""

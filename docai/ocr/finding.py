@@ -14,7 +14,7 @@ Find = Callable[[Pixels], Quads]
 
 _X_HEIGHT = 10.0  # pixels of a small letter, at which lines are looked for; found as well from 7 to 20
 _TOO_SMALL = 6.0  # pixels of a small letter, below which lines run into each other
-_SIDE, _LEAST_SIDE = 2000, 1000  # pixels of the longer side: at most, in one go; at least, as far as there are any
+_SIDE, _LEAST_SIDE = 2000, 640  # pixels of the longer side: at most, in one go; at least, as far as there are any
 _LARGEST = 3.0  # times: no image is enlarged more
 _LETTERS, _MANY = 12, 3000  # components that tell the size of type; of a page of small print
 _BAND, _OVERLAP = 1200, 160  # pixels: height of the bands that large pages of small print are looked at in
@@ -33,9 +33,9 @@ def viewing(image: Pixels) -> tuple[float, bool]:
     """The scale at which to look for lines, and whether that is too large to look at all of it at once."""
     longest = max(image.shape[:2])
     letters = letter_heights(image)
-    if len(letters) < _LETTERS:
-        return min(2.0 if longest < _LEAST_SIDE else 1.0, _SIDE / longest), False
-    small = float(np.percentile(letters, 25))
+    small = float(np.percentile(letters, 25)) if len(letters) else _X_HEIGHT
+    if len(letters) < _LETTERS and small < 2 * _X_HEIGHT:  # specks, most likely
+        return min(1.0, _SIDE / longest), False
     scale = min(max(_X_HEIGHT / small, min(1.0, _LEAST_SIDE / longest)), _LARGEST)
     if scale * longest <= _SIDE:
         return scale, False
