@@ -184,8 +184,13 @@ def _at_home(box: Box, borders: Sequence[Border], extents: Sequence[tuple[float,
     return min(abs(box.l - left), abs(box.r - right), abs(box.l + box.r - left - right) / 2) < slack
 
 
-def extents_of(rows: Sequence[Sequence[Piece]], borders: Sequence[Border], em: float) -> list[tuple[float, float]]:
-    """From where to where the text of each column runs."""
+def extents_of(
+    rows: Sequence[Sequence[Piece]],
+    borders: Sequence[Border],
+    em: float,
+    otherwise: Sequence[tuple[float, float]] = (),
+) -> list[tuple[float, float]]:
+    """From where to where the text of each column runs; `otherwise` says it for columns without text."""
     boxes: list[list[Box]] = [[] for _ in range(len(borders) + 1)]
     for row in rows:
         for piece in row:
@@ -193,7 +198,7 @@ def extents_of(rows: Sequence[Sequence[Piece]], borders: Sequence[Border], em: f
             if first == last:
                 boxes[first].append(piece.box)
     edges = [b.at for b in borders]
-    bare = [(edges[max(0, c - 1)], edges[min(c, len(edges) - 1)]) for c in range(len(boxes))]
+    bare = otherwise or [(edges[max(0, c - 1)], edges[min(c, len(edges) - 1)]) for c in range(len(boxes))]
     return [
         (min(b.l for b in found), max(b.r for b in found)) if found else between
         for found, between in zip(boxes, bare, strict=True)

@@ -37,8 +37,8 @@ def build_table(box: Box, lines: Sequence[Line], rules: Sequence[Rule], fills: S
     pieces = [piece for line in lines for piece in pieces_of(line, _SPACE * em, upright)]
     rows = [merge_signs(row, em) for row in visual_rows([p for p in pieces if p.upright])]
     turned = [piece for piece in pieces if not piece.upright]
-    borders = column_borders([_with_stubs(row, turned) for row in rows], upright, box, em)
-    if not borders or not rows:
+    borders = column_borders([_with_stubs(row, turned) for row in rows], upright, box, em) if rows else []
+    if not borders:
         return None
     extents = extents_of(rows, borders, em)
     level = [part for row in rows for part in split_at(row, borders, extents)]
@@ -68,7 +68,8 @@ def _grid(
     cuts = _row_rules(flat, extents, extent, least=1 if boxed else 2)
     bands = _bands(pieces, turned, cuts, borders, em)
     head, body = split_header(bands, extent)
-    groups = header_groups(head, extents, em)
+    under = extents_of([[p.piece for p in row] for band in body for row in band.rows], borders, em, extents)
+    groups = header_groups(head, under, em)
     grid = Grid(box, [_flat(group) for group in groups], borders, _starts(head, groups), len(groups), em, extents)
     parted = boxed and len(body) > 1
     joiner = Joiner(extents, spacing_of([b.rows for b in body]), em, boxed=parted)
