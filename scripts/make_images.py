@@ -1,0 +1,61 @@
+"""Makes the README's pictures from the sample article: `python scripts/make_images.py` (needs chromium for one)."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+
+ROOT = Path(__file__).parent.parent
+IMAGES = ROOT / "docs" / "images"
+WIDTH = 900
+
+
+def main() -> None:
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        overlay(Path(folder))
+        html(Path(folder))
+
+
+def overlay(folder: Path) -> None:
+    """The regions of the first page, drawn in."""
+    run("detect", "samples/article.pdf", "--pages", "1", "--format", "png", "-o", folder / "overlay.png")
+    shrunk(folder / "overlay.png", IMAGES / "overlay.png")
+
+
+def html(folder: Path) -> None:
+    """The HTML output as a browser shows it."""
+    run("ocr", "samples/article.pdf", "--pages", "1", "--format", "html", "-o", folder / "article.html")
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        raise SystemExit("chromium is not installed: docs/images/html.png is not made")
+    shot = folder / "html.png"
+    flags = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1400,900")
+    where = (f"--user-data-dir={folder / 'profile'}", f"--screenshot={shot}", (folder / "article.html").as_uri())
+    subprocess.run([browser, *flags, *where], check=True, capture_output=True)
+    shrunk(shot, IMAGES / "html.png", width=1200)
+
+
+def run(*words: str | Path) -> None:
+    from docai.cli.app import main as command
+
+    try:
+        command([str(word) for word in words])
+    except SystemExit as ended:
+        if ended.code:
+            raise
+
+
+def shrunk(source: Path, target: Path, width: int = WIDTH) -> None:
+    """A picture of `width` pixels with few colours: small enough for a repository."""
+    image = Image.open(source).convert("RGB")
+    image = image.resize((width, round(image.height * width / image.width)), Image.Resampling.LANCZOS)
+    image.quantize(96).save(target, optimize=True)
+
+
+if __name__ == "__main__":
+    main()
