@@ -152,6 +152,8 @@ def _run(words: list[str]) -> int:
         result: Any = command.main(
             bare_layout(words), prog_name="docai", standalone_mode=False, default_map=settings(command)
         )
+        if result == ExitCode.INTERRUPTED:  # typer makes this of Ctrl-C
+            return _interrupted(words)
         return result if isinstance(result, int) else ExitCode.OK
     except ReaderGone:
         return ExitCode.OK
@@ -170,7 +172,7 @@ def _interrupted(words: list[str]) -> int:
 def _foreign(error: Exception, words: list[str]) -> int:
     """Errors of the command-line library are usage errors; any other is our own mistake."""
     kind = type(error).__name__
-    if kind == "Abort" and not isinstance(error.__cause__, EOFError):  # the library's name for Ctrl-C
+    if kind == "Abort" and not isinstance(error.__cause__, EOFError):  # older ones of typer make this of it
         return _interrupted(words)
     if kind == "NoArgsIsHelpError":
         print(error.format_message(), file=sys.stderr)  # type: ignore[attr-defined]  # noqa: T201
