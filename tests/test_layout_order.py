@@ -52,17 +52,17 @@ PAGES: list[tuple[str, Named, str]] = [
     ),
     (
         "a figure over both columns parts two sections",
-        {**LEFT, **RIGHT, "figure": Box(50, 220, 450, 320), **lines("c", 50, 240, 340, 5), **lines("d", 260, 450, 340, 5)},
+        {**LEFT, **RIGHT, "figure": Box(50, 220, 450, 320), **lines("c", 50, 240, 340, 5), **lines("d", 260, 450, 340, 5)},  # noqa: E501
         "left right figure c d",
     ),
     (
         "a spanning line set close, with columns that do not stand level",
-        {**LEFT, **OFFSET_RIGHT, "across": Box(60, 203, 440, 213), **lines("c", 50, 240, 215, 9), **lines("d", 260, 450, 221, 9)},
+        {**LEFT, **OFFSET_RIGHT, "across": Box(60, 203, 440, 213), **lines("c", 50, 240, 215, 9), **lines("d", 260, 450, 221, 9)},  # noqa: E501
         "left right across c d",
     ),
     (
         "columns of other widths below",
-        {**LEFT, **RIGHT, "head": Box(50, 225, 450, 240), **lines("c", 50, 150, 250, 6), **lines("d", 170, 450, 250, 6)},
+        {**LEFT, **RIGHT, "head": Box(50, 225, 450, 240), **lines("c", 50, 150, 250, 6), **lines("d", 170, 450, 250, 6)},  # noqa: E501
         "left right head c d",
     ),
     (
@@ -80,12 +80,12 @@ PAGES: list[tuple[str, Named, str]] = [
     ),
     (
         "keys and values are read row by row",
-        {f"row{2 * n + m}": Box(50 + 150 * m, 60 + 20 * n, 90 + 150 * m + 7 * n, 70 + 20 * n) for n in range(5) for m in (0, 1)},
+        {f"row{2 * n + m}": Box(50 + 150 * m, 60 + 20 * n, 90 + 150 * m + 7 * n, 70 + 20 * n) for n in range(5) for m in (0, 1)},  # noqa: E501
         "row",
     ),
     (
         "bullets belong to the lines beside them",
-        {**{f"a{2 * n}": Box(50, 60 + 12 * n, 56, 70 + 12 * n) for n in range(4)}, **{f"a{2 * n + 1}": Box(80, 60 + 12 * n, 400, 70 + 12 * n) for n in range(4)}},
+        {**{f"a{2 * n}": Box(50, 60 + 12 * n, 56, 70 + 12 * n) for n in range(4)}, **{f"a{2 * n + 1}": Box(80, 60 + 12 * n, 400, 70 + 12 * n) for n in range(4)}},  # noqa: E501
         "a",
     ),
 ]  # fmt: skip

@@ -36,16 +36,42 @@ def aligned_tables(lines: Sequence[Line], em: float) -> list[Box]:
 
 
 def _running_text(lines: Sequence[Line], em: float) -> set[int]:
-    """Lines of paragraphs: long ones that follow each other flush left and are as wide as their column."""
-    long = sorted((line for line in lines if len(line.text.split()) >= _LONG), key=lambda line: line.box.t)
+    """Lines of paragraphs: long ones that follow each other flush left and are as wide as their column.
+
+    Texts with several numbers beside some of their lines are the wrapped first column of a table.
+    """
+    beside_numbers = _beside_numbers(lines)
     found: set[int] = set()
-    for i, line in enumerate(long):
-        for other in long[i + 1 : i + 12]:
-            if other.box.t - line.box.t > 2.2 * max(em, line.box.height):
-                break
-            if _same_paragraph(line.box, other.box, em):
-                found |= {id(line), id(other)}
+    for paragraph in _paragraphs(lines, em):
+        if sum(id(line) in beside_numbers for line in paragraph) < 0.2 * len(paragraph):
+            found |= {id(line) for line in paragraph}
     return found
+
+
+def _beside_numbers(lines: Sequence[Line]) -> set[int]:
+    found: set[int] = set()
+    for row in visual_rows([Piece(line.words, line.box, line) for line in lines]):
+        if sum(is_number(piece.line.text) for piece in row) > 1:
+            found |= {id(piece.line) for piece in row}
+    return found
+
+
+def _paragraphs(lines: Sequence[Line], em: float) -> list[list[Line]]:
+    """Groups of at least two long lines under each other."""
+    long = sorted((line for line in lines if len(line.text.split()) >= _LONG), key=lambda line: line.box.t)
+    groups: list[list[Line]] = []
+    for line in long:
+        home = next((g for g in reversed(groups) if _follows(g[-1], line, em)), None)
+        if home is None:
+            groups.append([line])
+        else:
+            home.append(line)
+    return [group for group in groups if len(group) > 1]
+
+
+def _follows(above: Line, line: Line, em: float) -> bool:
+    near = line.box.t - above.box.t <= 2.2 * max(em, above.box.height)
+    return near and _same_paragraph(above.box, line.box, em)
 
 
 def _same_paragraph(a: Box, b: Box, em: float) -> bool:

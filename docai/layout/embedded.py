@@ -17,6 +17,7 @@ from docai.layout.margins import line_numbers
 from docai.layout.order import Flow, columns
 from docai.layout.pictures import find_pictures, finer_than_needed
 from docai.layout.roles import label_column
+from docai.layout.rows import Rect
 from docai.layout.rules import pixel_rules
 from docai.layout.tables import find_tables
 from docai.layout.weight import weighed
@@ -25,6 +26,7 @@ from docai.writing import is_rtl
 
 _DPI = 150  # at which recognised pages are looked at once more
 _TITLE = 1.3  # times the body size
+_SEPARATOR = 0.4  # of the page width
 _RTL = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]")  # letters that run right to left
 _MARGIN = 0.12  # of the page width, on either side
 
@@ -110,10 +112,22 @@ class _Sheet:
         items: list[Line | Region] = [*lines, *fixed]
         rects = [flow.rect(item.box) for item in items]
         em = usual((bottom - top, 1) for _, top, _, bottom in rects[: len(lines)])
+        heads = [n for n, line in enumerate(lines) if self._stands_out(line)]
         sized: list[tuple[Region, float]] = []
-        for column in columns(rects, em=em or None):
+        for column in columns(rects, heads=heads, separators=self._separators(flow, fixed), em=em or None):
             sized += self._column([items[i] for i in column])
         return self._titled(sized)
+
+    def _stands_out(self, line: Line) -> bool:
+        """Whether a line looks like a heading."""
+        larger = line.size > (1 + 2 * self.body.tolerance) * self.body.size
+        return larger or (line.bold and not self.body.bold)
+
+    def _separators(self, flow: Flow, fixed: Sequence[Region]) -> list[Rect]:
+        """Rules that run far enough to part what is above from what is below, outside of tables and figures."""
+        boxes = [rule.box for rule in self.rules if rule.horizontal and rule.box.width > _SEPARATOR * self.page.width]
+        held = [region.box for region in fixed]
+        return [] if flow is Flow.VERTICAL else [flow.rect(box) for box in boxes if not _held(box, held)]
 
     def _column(self, items: Sequence[Line | Region]) -> list[tuple[Region, float]]:
         """The regions of one column with the size of their type."""

@@ -21,6 +21,7 @@ _NUMBER = re.compile(
 _NONE_MARKS = frozenset(
     {"n/a", "na", "n.a.", "nd", "ns", "nil", "none", "*", "**", "***", "†", "‡", "✓", "✗", "x", "×"}
 )
+_LOOSE = 2.0  # times as wide must a gap be in recognised text, whose word boxes are approximate
 _TYPED = re.compile(r"^\s*(?:[-=_\u2010-\u2015\u2500]\s?){10,}$")
 _EM_PER_CHARACTER = 2.1  # Latin letters and digits are about half an em wide; wider scripts keep the size
 CURRENCY = frozenset("$€£¥₩₹") | {"US$", "C$", "A$", "HK$", "Rs.", "USD", "EUR", "CHF"}
@@ -92,6 +93,8 @@ def pieces_of(line: Line, gap: float, borders: Sequence[Track] = ()) -> list[Pie
     words = words_of(line)
     if line.angle or len(words) < 2:
         return [Piece(words, line.box, line)]
+    if line.source != "text-layer":
+        gap *= _LOOSE
     groups = [[words[0]]]
     for before, word in pairwise(words):
         apart = max(word.box.l - before.box.r, before.box.l - word.box.r)

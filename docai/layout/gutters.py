@@ -44,7 +44,7 @@ def _widest_gap(line: Line) -> int | None:
 
 
 def _is_gutter(left: float, right: float, lefts: Sequence[float], rights: Sequence[float]) -> bool:
-    """Whether columns of lines end before `right` and begin after `left`. `lefts`, `rights`: edges of all lines, sorted."""
+    """Whether columns end before `right` and begin after `left`. `lefts`, `rights`: edges of all lines, sorted."""
     before, after = bisect_right(rights, right), len(lefts) - bisect_left(lefts, left)
     return min(before, after) >= _FEWEST and len(lefts) - before - after <= _CROSSING * (before + after)
 

@@ -315,17 +315,27 @@ class _Cutter:
         return joined
 
     def _grid(self, bands: Sequence[_Band], parts: Sequence[Sequence[int]]) -> list[list[int]]:
-        """The rows of a grid of sections; a single one if the columns are no grid."""
-        rows: list[list[int]] = [[]]
+        """The rows of a grid of sections; a single one if the columns are no grid.
+
+        Every row of a grid opens with heads that stand level in all columns, the first one too: two headings side by
+        side in the midst of columns are chance.
+        """
+        rows: list[list[int]] = []
         for n, band in enumerate(bands):
-            heads = [i for i in band.members if i in self.heads]
-            apart = n and band.top - bands[n - 1].bottom > 0.5 * self.em
-            opened = sum(any(i in heads for i in part) for part in parts)
-            tops = [self.rects[i][1] for i in heads]
-            if apart and opened == len(parts) and max(tops) - min(tops) < 0.5 * self.em:
+            apart = n == 0 or band.top - bands[n - 1].bottom > 0.5 * self.em
+            if apart and self._opens(band, parts):
                 rows.append([])
+            elif not rows:
+                return [[]]
             rows[-1] += band.members
-        return rows
+        cells = [sum(i in row for i in part) for row in map(frozenset, rows) for part in parts]
+        return rows if min(cells) > 1 else [[]]
+
+    def _opens(self, band: _Band, parts: Sequence[Sequence[int]]) -> bool:
+        """Whether a band has heads in all columns, at one level."""
+        heads = [[i for i in band.members if i in self.heads and i in part] for part in parts]
+        tops = [self.rects[i][1] for column in heads for i in column[:1]]
+        return len(tops) == len(parts) and max(tops) - min(tops) < 0.5 * self.em
 
 
 def _rest(a: float, b: float, left: float, right: float) -> list[Span]:

@@ -54,7 +54,7 @@ def _ink(pixels: RGB) -> NDArray[np.uint8]:
     darkest, lightest = pixels.min(axis=2), pixels.max(axis=2)
     paper = float(np.percentile(darkest, 80))
     colourful = lightest.astype(np.int16) - darkest > max(60, 1.5 * (float(np.percentile(lightest, 80)) - paper))
-    return ((darkest < _INK * paper) | colourful).astype(np.uint8)
+    return np.asarray((darkest < _INK * paper) | colourful, np.uint8)
 
 
 def _areas(ink: NDArray[np.uint8]) -> list[Box]:

@@ -9,9 +9,12 @@ from statistics import median
 # left, top, right, bottom in flow coordinates (see `order.Flow`)
 Rect = tuple[float, float, float, float]
 
+_LEVEL = 0.18  # line heights by which the feet or middles of a row may differ
 _ALIGNED = 0.85  # share of rows with a partner from which on two columns are rows of a table or form
 _NARROW = 3.5  # line heights; columns of bullets, line numbers or amounts are narrower
 _PROSE = 7.0  # line heights, about 14 letters: lines of running text are longer, however narrow the column
+_LONG = 9.0  # line heights; such a line is hardly a cell of a form
+_LONG_SHARE = 0.35
 _FILLED = 0.72  # share of the width around it that a line of running text fills
 _AROUND = 3  # lines before and after that tell how wide a column is there; text may run around a picture
 _TALLEST_LINE = 3.0  # line heights; a taller box is no line
@@ -36,12 +39,15 @@ def tabular(rects: Sequence[Rect], a: Sequence[int], b: Sequence[int], em: float
     if not a or not b or any(rects[i][3] - rects[i][1] > _TALLEST_LINE * em for i in (*a, *b)):
         return False
     fewer, more = (a, b) if len(a) <= len(b) else (b, a)
-    middles = sorted(rects[i][1] + rects[i][3] for i in more)
-    level = sum(_near(middles, rects[i][1] + rects[i][3], 0.6 * em) for i in fewer)
+    feet, middles = sorted(rects[i][3] for i in more), sorted((rects[i][1] + rects[i][3]) / 2 for i in more)
+    level = 0
+    for i in fewer:
+        _, top, _, foot = rects[i]
+        level += _near(feet, foot, _LEVEL * em) or _near(middles, (top + foot) / 2, _LEVEL * em)
     if level < _ALIGNED * len(fewer):
         return False
     narrow = min(_width(rects, a), _width(rects, b)) < _NARROW * em
-    return len(fewer) == 1 or narrow or not (_running(rects, a, em) and _running(rects, b, em))
+    return len(fewer) == 1 or narrow or not (_is_text(rects, a, em) and _is_text(rects, b, em))
 
 
 def _near(values: Sequence[float], value: float, reach: float) -> bool:
@@ -53,8 +59,10 @@ def _width(rects: Sequence[Rect], part: Sequence[int]) -> float:
     return median(rects[i][2] - rects[i][0] for i in part)
 
 
-def _running(rects: Sequence[Rect], part: Sequence[int], em: float) -> bool:
-    """Whether a column holds running text: most lines are long, and fill the column where they stand."""
+def _is_text(rects: Sequence[Rect], part: Sequence[int], em: float) -> bool:
+    """Whether a column holds text rather than cells: many lines are long, or fill the column where they stand."""
+    if len(part) > 2 and sum(rects[i][2] - rects[i][0] > _LONG * em for i in part) > _LONG_SHARE * len(part):
+        return True
     lines = [rects[i] for i in sorted(part, key=lambda i: rects[i][1])]
     filled = 0
     for n, (left, _, right, _) in enumerate(lines):

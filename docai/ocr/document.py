@@ -186,7 +186,7 @@ def with_continuations(pages: Sequence[PageResult]) -> tuple[PageResult, ...]:
             if last is not None and _goes_on(last, block):
                 going_on.add(block.id)
             last = block
-        elif block.label in (Label.HEADING, Label.TITLE, Label.LIST_ITEM):
+        elif block.label in (Label.HEADING, Label.TITLE, Label.LIST_ITEM, Label.FORMULA):
             last = None
     return tuple(
         replace(page, blocks=tuple(replace(b, continues=True) if b.id in going_on else b for b in page.blocks))
@@ -195,7 +195,16 @@ def with_continuations(pages: Sequence[PageResult]) -> tuple[PageResult, ...]:
 
 
 def _goes_on(before: Block, after: Block) -> bool:
-    """The first part ends within a sentence, the second starts with a small letter, at another place of the layout."""
+    """The first part ends within a sentence, the second starts with a small letter, at another place of the layout.
+
+    It may start with a capital where the first part fills its last line.
+    """
     end, start = before.text.rstrip()[-1:], after.text.lstrip()[:1]
     moved = after.page != before.page or after.box.t < before.box.b - 1 or after.box.l > before.box.r
-    return moved and start.islower() and (end.isalpha() or end in ",;-\u2010\u00ad")
+    within = end.isalpha() or end in ",;-\u2010\u00ad"
+    return moved and within and (start.islower() or (start.isalpha() and _is_full(before)))
+
+
+def _is_full(block: Block) -> bool:
+    """Whether the last of several lines reaches the right edge of the others."""
+    return len(block.lines) > 1 and block.lines[-1].box.r > block.box.r - 0.02 * block.box.width

@@ -104,9 +104,9 @@ def spans_of(joined: Joined, links: Sequence[Link], *, skip: frozenset[Style] = 
     for word, start, end in joined.places:
         for style in word.styles - skip:
             _extend(marks.setdefault((style, None), []), start, end)
-        target = next((link.target for link in links if _covers(link, word)), None)
-        if target:
-            _extend(marks.setdefault((None, target), []), start, end)
+        link = next((link for link in links if _covers(link, word)), None)
+        if link:
+            _extend(marks.setdefault((None, link.target), []), start, end - _behind(link, word))
     spans = [Span(a, b, style, link) for (style, link), ranges in marks.items() for a, b in ranges]
     return tuple(sorted(spans, key=lambda span: (span.start, -span.end)))
 
@@ -116,6 +116,12 @@ def _extend(ranges: list[list[int]], start: int, end: int) -> None:
         ranges[-1][1] = end
     else:
         ranges.append([start, end])
+
+
+def _behind(link: Link, word: Word) -> int:
+    """How many marks at the end of a word stand behind the link: the full stop of its sentence."""
+    bare = word.text.rstrip(".,;:!?)")
+    return len(word.text) - len(bare) if bare and link.box.r < word.box.r else 0
 
 
 def _covers(link: Link, word: Word) -> bool:

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from docai.geometry import clip, grow, inside, rotate_point, turn_box, union
+from docai.geometry import clip, grow, inside, overlap_area, rotate_point, turn_box, union
 from docai.ocr.engines import Recognised, Recognizer
 from docai.ocr.text_layer import TextLayer, read_text_layer
 from docai.types import Box, Line, Link, Page, PageContent, Rule, Word
@@ -18,6 +18,9 @@ from docai.types import Box, Line, Link, Page, PageContent, Rule, Word
 DPI = 200  # of PDF pages that are read from pixels: the models see lines of 48 pixels, type of 10 pt has 28
 _THUMBNAIL_DPI = 40
 _WHOLE = 0.5  # of the page: from here on it is read as a whole
+_NEAR = 0.02  # of the page's height: areas this close are read together
+_MARGIN = 0.005  # of the page's height: read around an area, so that no letter is cut
+_SMALLEST_PX = 8  # pixels: nothing can be read in less
 _LOW = 0.6  # mean confidence below which a page is not to be relied on
 
 
@@ -51,9 +54,9 @@ def read_page(page: Page, content: PageContent, options: ReadOptions) -> Reading
         return _from_pixels(page, content, layer, options)
     reading = _from_layer(page, content, layer, layer.reasons, options)
     areas = [turn_box(box, reading.page.rotation, page.size) for box in layer.untrusted]
-    read = (line for area in areas for line in _read_area(reading.page, area, options))
-    found = [line for line in read if not any(inside(line.box, old.box) > 0.5 for old in reading.lines)]
-    return replace(reading, lines=(*reading.lines, *found))
+    found, reasons = _read_areas(reading.page, areas, options)
+    new = [line for line in found if not any(inside(line.box, old.box) > 0.5 for old in reading.lines)]
+    return replace(reading, lines=(*reading.lines, *new), reasons=(*reading.reasons, *reasons))
 
 
 def _layer(page: Page, content: PageContent, ocr: str) -> TextLayer:
@@ -99,18 +102,42 @@ def _from_pixels(page: Page, content: PageContent, layer: TextLayer, options: Re
     return Reading(upright, (*kept, *new), turn_content(page, content, rotation, skew), reasons)
 
 
-def _read_area(page: Page, area: Box, options: ReadOptions) -> list[Line]:
-    """Lines of a part of the upright page."""
-    pixels = page.pixels(options.dpi or DPI)
+def _read_areas(page: Page, areas: Sequence[Box], options: ReadOptions) -> tuple[list[Line], list[str]]:
+    """Lines in some areas of the upright page, and what there is to say of them; neighbours are read at once."""
+    lines: list[Line] = []
+    reasons: dict[str, None] = {}
+    pixels = page.pixels(options.dpi or DPI) if areas else None
+    for group in grouped(areas, _NEAR * page.height):
+        assert pixels is not None
+        read = _read_part(page, pixels, union(group), options.engine)
+        wanted = [grow(area, _MARGIN * page.height) for area in group]
+        lines += [line for line in read.lines if any(inside(line.box, area) > 0.5 for area in wanted)]
+        reasons |= dict.fromkeys((*read.reasons, *confidence_reasons(read)))
+    return lines, list(reasons)
+
+
+def grouped(boxes: Sequence[Box], near: float) -> list[list[Box]]:
+    """Boxes by neighbourhood: those less than `near` apart share a group."""
+    groups: list[list[Box]] = []
+    for box in boxes:
+        reach = grow(box, near)
+        touching = [group for group in groups if any(overlap_area(reach, other) > 0 for other in group)]
+        groups = [group for group in groups if group not in touching]
+        groups.append([*(other for group in touching for other in group), box])
+    return groups
+
+
+def _read_part(page: Page, pixels: NDArray[np.uint8], part: Box, engine: Recognizer) -> Recognised:
+    """What an engine reads in a part of the upright page, in the page's unit."""
     scale = pixels.shape[1] / page.width
-    part = clip(grow(area, 4), page.box)
-    left, top, right, bottom = (round(v * scale) for v in part.as_tuple())
+    reach = clip(grow(part, _MARGIN * page.height), page.box)
+    left, top, right, bottom = (round(v * scale) for v in reach.as_tuple())
     crop = pixels[top:bottom, left:right]
-    if min(crop.shape[:2]) < 4:
-        return []
-    read = options.engine.read(np.ascontiguousarray(crop), straighten=False)
+    if min(crop.shape[:2]) < _SMALLEST_PX:
+        return Recognised(())
+    read = engine.read(np.ascontiguousarray(crop), straighten=False)
     moved = (_moved(line, left, top) for line in read.lines)
-    return [_in_page_units(line, page, pixels.shape) for line in moved]
+    return replace(read, lines=tuple(_in_page_units(line, page, pixels.shape) for line in moved))
 
 
 def _moved(line: Line, x: float, y: float) -> Line:
@@ -132,7 +159,8 @@ def confidence_reasons(read: Recognised) -> tuple[str, ...]:
     scores = [(line.confidence, len(line.text)) for line in read.lines if line.confidence is not None]
     total = sum(length for _, length in scores)
     mean = sum(score * length for score, length in scores) / total if total else 1.0
-    return (f"low confidence: {mean:.2f} over {len(scores)} lines",) if mean < _LOW else ()
+    poor = sum(score < _LOW for score, _ in scores)
+    return (f"low confidence: {mean:.2f}, {poor} of {len(scores)} lines below {_LOW:g}",) if mean < _LOW else ()
 
 
 def turn_line(line: Line, page: Page, rotation: int, skew: float) -> Line:

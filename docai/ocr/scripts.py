@@ -61,9 +61,7 @@ def uncovered(lines: Sequence[tuple[Pixels, Text]]) -> tuple[list[bool], str]:
     unread = [_is_unread(look, text) for look, (_, text) in zip(looks, lines, strict=True)]
     doubtful = [not u and text.score < _SURE for u, (_, text) in zip(unread, lines, strict=True)]
     lengths = np.array([look.length if look else 0.0 for look in looks])
-    dark, dim, total = (
-        float(lengths[np.array(which, bool)].sum()) for which in (unread, doubtful, [True] * len(lines))
-    )
+    dark, dim = (float(lengths[np.array(which, bool)].sum()) for which in (unread, doubtful))
     name = script_of([look for look, u in zip(looks, unread, strict=True) if u and look])
     if dark < _SHARE * lengths.sum() or not (name or dark > 4 * _LONG):
         return [False] * len(lines), ""

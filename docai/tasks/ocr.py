@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docai.errors import DocaiError, InputError
-from docai.tasks.options import OcrOptions, parse_pages
+from docai.tasks.options import OcrOptions, ReadingOptions, parse_pages
 from docai.types import Document, Page, PageContent, PageOutcome, PageResult, Status
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def read_pages(
             yield reader.result(source, index, layout)
 
 
-def chosen_pages(source: Source, options: OcrOptions, layout: Layout | None = None) -> Sequence[int]:
+def chosen_pages(source: Source, options: ReadingOptions, layout: Layout | None = None) -> Sequence[int]:
     """0-based indices of the pages to read: those of `--pages`, or those that a given layout covers."""
     if options.pages is not None:
         return parse_pages(options.pages, source.page_count)
@@ -90,7 +90,7 @@ def finish(source: Source, results: Iterable[PageResult], options: OcrOptions) -
 
 
 @lru_cache(maxsize=2)
-def reader_for(options: OcrOptions) -> PageReader:
+def reader_for(options: ReadingOptions) -> PageReader:
     """The reader of these options; its engine and detector are loaded once."""
     from docai.layout.detector import get_detector
     from docai.ocr.engines import get_engine

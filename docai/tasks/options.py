@@ -77,8 +77,8 @@ class InputOptions:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OcrOptions(InputOptions):
-    """`docai ocr`."""
+class ReadingOptions(InputOptions):
+    """How pages become lines of text."""
 
     model: str = option(
         "embedded", "Engine that reads pixels.", flags=("--model", "-m"), choices=("embedded", "tesseract")
@@ -90,14 +90,20 @@ class OcrOptions(InputOptions):
         choices=("auto", "force", "never"),
     )
     dpi: int | None = option(None, "Resolution at which PDF pages are read. Default: chosen by the engine.", least=18)
-    layout: str | None = option(
-        None, "Regions to use: what `docai detect` wrote, a file; - or nothing reads standard input."
-    )
     threads: int | None = option(None, "Threads of the engine. Default: all cores, shared among jobs.", least=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DetectOptions(OcrOptions):
+class OcrOptions(ReadingOptions):
+    """`docai ocr`."""
+
+    layout: str | None = option(
+        None, "Regions to use: what `docai detect` wrote, a file; - or nothing reads standard input."
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DetectOptions(ReadingOptions):
     """`docai detect`."""
 
     labels: str | None = option(None, "Keep only these labels, as in table,figure.")
