@@ -109,7 +109,7 @@ def plain(text: str) -> str:
     text = re.sub(r"!\[[^\]]*\]\([^)]*\)", " ", text)
     text = re.sub(r"\[([^\]]*)\]\([^)\s]*\)", r"\1", text)
     text = re.sub(r"^\s*(?:```.*|\|?[\s:|-]*-[\s:|-]*\|[\s:|-]*|#{1,6}\s|>\s?|[-*+]\s)", " ", text, flags=re.MULTILINE)
-    text = re.sub(r"(?<!\\)(?:\*\*|__|\||`)|(?<![\w\\])[*_](?=\S)|(?<=\S)[*_](?!\w)", " ", text)
+    text = re.sub(r"(?<!\\)(?:\*\*|__|\||`)|(?<![\w\\])[*_](?=\S)|(?<=[^\s\\])[*_](?!\w)", " ", text)
     text = re.sub(r"\\([\\`*_{}\[\]()#+\-.!|<>$&~=])", r"\1", text)
     return " ".join(unicodedata.normalize("NFKC", text).split())
 
