@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from docai.export.formats import ExportOptions, export
 from docai.export.inline import inline
-from docai.export.markdown import cell_markdown, fenced, table_markdown
+from docai.export.markdown import cell_markdown, display_math, fenced, table_markdown
 from docai.export.text import aligned, width
 from docai.types import Document, Label, Span
 from tests.export_samples import Blocks, document, rich, spanned, table
@@ -175,3 +175,19 @@ def test_columns_are_aligned_by_display_width() -> None:
 def test_an_empty_document() -> None:
     assert markdown(document()) == ""
     assert export(document(), "text") == ""
+
+
+@pytest.mark.parametrize(
+    ("latex", "written"),
+    [
+        ("x", "x"),
+        ("$$x$$", "x"),
+        (r"\[x\]", "x"),
+        ("$ x $", "x"),
+        ("a<b", "a< b"),
+        ("a\n\nb", "a\nb"),
+        ("a < b", "a < b"),
+    ],
+)
+def test_formulas(latex: str, written: str) -> None:
+    assert display_math(latex) == f"$$\n{written}\n$$"

@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from docai.errors import InputError
+from docai.export import overlay
 from docai.export.colours import COLOURS, rgb
 from docai.export.figures import assets, crop, shrunk
 from docai.export.formats import ExportOptions, export
@@ -86,11 +87,23 @@ def test_pages_stand_below_each_other() -> None:
     assert opened(made).size == (600, 800 + 12 + 800)
 
 
-def test_long_documents_are_drawn_smaller() -> None:
-    made = export(document(*[[] for _ in range(30)]), "png", ExportOptions(dpi=300))
+def test_long_documents_are_drawn_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overlay, "_MOST_PIXELS", 100_000)
+    made = export(document(*[[] for _ in range(30)]), "png", ExportOptions(dpi=72))
     assert isinstance(made, bytes)
     picture = opened(made)
-    assert 20_000_000 < picture.width * picture.height < 45_000_000
+    assert 80_000 < picture.width * picture.height < 150_000
+
+
+def test_long_scans_are_drawn_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    def render(dpi: float, rotation: int, skew: float) -> Any:
+        return np.zeros((300, 200, 3), np.uint8)
+
+    monkeypatch.setattr(overlay, "_MOST_PIXELS", 100_000)
+    scans = tuple(PageResult(page(n, size=(200.0, 300.0), unit="px", render=render)) for n in range(10))
+    made = export(Document("a.tiff", scans), "png")
+    assert isinstance(made, bytes)
+    assert opened(made).width < 100
 
 
 # --- HTML

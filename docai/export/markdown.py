@@ -147,9 +147,10 @@ def fenced(text: str) -> str:
 
 
 def display_math(latex: str) -> str:
-    """LaTeX as a formula of its own; a model's own delimiters are replaced."""
+    """LaTeX as a formula of its own; a model's own delimiters are replaced, and nothing in it can open a tag."""
     bare = re.sub(r"^(?:\$\$?|\\\[|\\\()\s*|\s*(?:\$\$?|\\\]|\\\))$", "", latex.strip())
-    return f"$$\n{bare.strip()}\n$$"
+    closed = re.sub(r"<(?=[A-Za-z/!?])", "< ", re.sub(r"\n\s*\n", "\n", bare.strip()))
+    return f"$$\n{closed}\n$$"
 
 
 def table_markdown(table: Table) -> str:

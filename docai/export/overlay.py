@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from docai.export.colours import rgb
-from docai.export.figures import pixels_of
+from docai.export.figures import pixels_of, shrunk
 from docai.export.options import ExportOptions
 from docai.export.words import flat
 from docai.types import Block, Box, Document, Page, PageResult, Region
@@ -25,8 +25,9 @@ _WASH = 40  # opacity of a region's colour, of 255
 
 def render(document: Document, options: ExportOptions) -> bytes:
     """All pages of the document as one picture."""
-    dpi = options.dpi * _shrinking([result.page for result in document.pages], options.dpi)
-    pages = [draw(result.page, regions_of(result), dpi) for result in document.pages if result.page.width > 0]
+    results = [result for result in document.pages if result.page.width > 0]
+    share = _share([result.page for result in results], options.dpi)
+    pages = [draw(result.page, regions_of(result), options.dpi, share) for result in results]
     buffer = io.BytesIO()
     stacked(pages).save(buffer, "PNG")
     return buffer.getvalue()
@@ -44,21 +45,21 @@ def _shown(block: Block) -> Region:
     return Region(region.box, region.label, score)
 
 
-def _shrinking(pages: Sequence[Page], dpi: float) -> float:
-    """By how much the pages have to be smaller to make one picture, 0..1."""
+def _share(pages: Sequence[Page], dpi: float) -> float:
+    """How large the pages can be to make one picture, of their size at `dpi`, 0..1."""
     scales = [page.scale(dpi) for page in pages]
     pixels = sum(page.width * page.height * scale**2 for page, scale in zip(pages, scales, strict=True))
     length = sum(page.height * scale for page, scale in zip(pages, scales, strict=True))
     return min(1.0, math.sqrt(_MOST_PIXELS / max(pixels, 1)), _LONGEST / max(length, 1))
 
 
-def draw(page: Page, regions: Sequence[Region], dpi: float = 150) -> Image.Image:
-    """A page with regions drawn in, numbered as they come. A page without pixels is blank."""
+def draw(page: Page, regions: Sequence[Region], dpi: float = 150, share: float = 1.0) -> Image.Image:
+    """A page with regions drawn in, numbered as they come, at a `share` of its size. Without pixels it is blank."""
     from PIL import Image, ImageDraw, ImageFont
 
-    size = tuple(max(1, round(edge * page.scale(dpi))) for edge in page.size)
-    pixels = pixels_of(page, dpi)
-    picture = Image.new("RGB", (size[0], size[1]), "white") if pixels is None else Image.fromarray(pixels)
+    width, height = (max(1, round(edge * page.scale(dpi) * share)) for edge in page.size)
+    pixels = pixels_of(page, dpi * share)
+    picture = Image.new("RGB", (width, height), "white") if pixels is None else Image.fromarray(shrunk(pixels, width))
     canvas = ImageDraw.Draw(picture, "RGBA")
     scale = picture.width / page.width, picture.height / page.height
     font = ImageFont.load_default(max(11, round(picture.width / 90)))

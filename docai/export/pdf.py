@@ -14,7 +14,7 @@ from docai.export.options import ExportOptions
 from docai.export.page_image import PageImage, page_image
 from docai.export.pdf_writer import PdfWriter, numbers, text_string
 from docai.export.text_layer import all_lines, text_layer
-from docai.types import Document, Line, Page, PageResult
+from docai.types import Document, Line, Page, PageResult, Status
 
 if TYPE_CHECKING:
     from docai.render.document import Source
@@ -26,11 +26,13 @@ def render(document: Document, options: ExportOptions, source: Source | None = N
     """The document as a searchable PDF.
 
     Of a PDF, `source` copies the pages, untouched but for the text; pages whose text layer was trusted get no second
-    one. Of images (and without a source) the pages are pictures. Raises UsageError where a page has neither.
+    one. Of images (and without a source) the pages are pictures, those that could not be read left out. Raises
+    UsageError where a page has no picture.
     """
     if source is not None and source.kind == "pdf":
         return _over_original(document, source)
-    return _build(document, [_pictured(result, options, source) for result in document.pages])
+    read = [result for result in document.pages if result.outcome.status is not Status.FAILED]
+    return _build(document, [_pictured(result, options, source) for result in read])
 
 
 @dataclass(frozen=True, slots=True)
