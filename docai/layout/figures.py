@@ -19,6 +19,7 @@ _PART_NAME = re.compile(r"^\(?[a-zA-Z]\)$")
 _BANNER = 1.2  # times the body size: type on a picture that is no label in it
 _TEXT = 0.22  # of a figure's area that long lines of text may cover; more is text with a picture behind it
 _LONG = 25  # characters
+_PROSE = 2  # long lines within a drawing: it frames text, or lies under it
 _LABEL = 15  # characters
 
 
@@ -28,7 +29,9 @@ def find_figures(page: Page, lines: Sequence[Line], content: PageContent, body: 
         return []
     pictures = [clip(box, page.box) for box in content.pictures]
     pictures = [box for box in pictures if _SMALLEST < box.area / page.box.area < _BACKGROUND]
-    found = _clusters(content.drawings, page)
+    prose = [line.box for line in lines if len(line.text) > _LONG]
+    bare = [box for box in content.drawings if sum(inside(line, box) > 0.9 for line in prose) < _PROSE]
+    found = _clusters(bare, page)
     clusters = [box for box, parts in found if parts >= _PARTS or box.area > _LARGE * page.box.area]
     drawn = [_with_rules(box, content.rules, page) for box in clusters]
     drawn = [box for box in drawn if _SMALLEST * 2 < box.area / page.box.area < _BACKGROUND]

@@ -323,7 +323,8 @@ class _Cutter:
         rows: list[list[int]] = []
         for n, band in enumerate(bands):
             apart = n == 0 or band.top - bands[n - 1].bottom > 0.5 * self.em
-            if apart and self._opens(band, parts):
+            begun = bool(rows) and self.heads.issuperset(rows[-1])  # with heads only so far: this is their second line
+            if apart and not begun and self._opens(band, parts):
                 rows.append([])
             elif not rows:
                 return [[]]
