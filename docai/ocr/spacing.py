@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +13,9 @@ from docai.writing import is_cjk
 
 _SPECKS = 0.02  # of the line's height: less ink than this in a column of pixels is dirt
 _GAP = 0.08  # of the line's height: a narrower gap parts no words
-_SPACE = 0.6  # of the line's usual space: a gap this wide between two letters is a space that was not read
+_SPACE = 0.85  # of the line's narrower spaces: a gap this wide between two letters is a space that was not read
 _LONE_SPACE = 0.4  # of the line's height: the same, in a line that has no other space
-_OVER_LETTERS = 2.5  # times the usual gap between letters, at least (spaced-out type has wide gaps everywhere)
+_MOST, _OVER_LETTERS = 0.8, 1.5  # times the gap that most letters keep below (spaced-out type has wide ones everywhere)
 _TAB = 1.5  # of the line's height: here two columns were taken for one line
 
 Gap = tuple[int, int]
@@ -96,10 +95,10 @@ def _gap_at(count: int, letters: list[tuple[str, float]], gaps: list[Gap]) -> Ga
 
 def _least_space(spaces: list[int], rest: list[Gap], count: int, height: int) -> float:
     """How wide a gap must be, in pixels, to be a space that was not read."""
-    between = sorted(b - a for a, b in rest)
     pairs = max(1, count - 1 - len(spaces))
-    letter = between[-((pairs + 1) // 2)] if 2 * len(between) > pairs else 0
-    least = _SPACE * median(spaces) if len(spaces) >= 2 else _LONE_SPACE * height
+    between = sorted([0] * (pairs - len(rest)) + [b - a for a, b in rest])
+    letter = between[int(_MOST * len(between))]
+    least = _SPACE * sorted(spaces)[len(spaces) // 4] if len(spaces) >= 2 else _LONE_SPACE * height
     return max(least, _OVER_LETTERS * letter)
 
 
