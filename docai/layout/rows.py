@@ -17,7 +17,7 @@ _LONG = 9.0  # line heights; such a line is hardly a cell of a form
 _LONG_SHARE = 0.35
 _FILLED = 0.72  # share of the width around it that a line of running text fills
 _AROUND = 3  # lines before and after that tell how wide a column is there; text may run around a picture
-_TALLEST_LINE = 3.0  # line heights; a taller box is no line
+_TALLEST_LINE = 1.8  # line heights; a taller box is no line, or one in display type that no row holds
 
 
 def row_order(rects: Sequence[Rect], members: Iterable[int]) -> list[int]:
