@@ -204,9 +204,19 @@ def _trimmed(chain: Rows) -> Rows:
     if not full:
         return []
     first, last = full[0], full[-1]
+    stub = union(row[0].box for row in chain[first : last + 1])
+    while last + 1 < len(chain) and _wraps(chain[last], chain[last + 1], stub):
+        last += 1
     if first > 0 and _heads(chain[first - 1], chain[first]):
         first -= 1
     return chain[first : last + 1]
+
+
+def _wraps(above: Sequence[Piece], row: Sequence[Piece], stub: Box) -> bool:
+    """Whether a row is the wrapped rest of the first column of the row above."""
+    box = row[0].box
+    close = box.t - above[0].box.b < 0.5 * box.height
+    return close and len(row) == 1 and abs(box.l - stub.l) < 2 * box.height and box.r < stub.r + 0.5 * box.height
 
 
 def _heads(row: Sequence[Piece], below: Sequence[Piece]) -> bool:

@@ -27,11 +27,35 @@ NARROWEST = 0.2  # em: what is narrower parts no columns
 
 def open_gaps(rows: Sequence[Sequence[Piece]], em: float) -> list[Gap]:
     """Strips that no piece crosses once those that span several columns are set aside. Rows run left to right."""
-    tolerant = [_clearest(region) for region in _regions(rows, lambda n, crossed: n >= 2 and crossed <= 0.5 * n)]
-    spanning = {id(p) for gap in tolerant if gap.width >= NARROWEST * em for p in _spanning(gap, rows)}
+    tolerant = _regions(rows, lambda support, crossed: support >= 2 and crossed <= 0.5 * support)
+    spanning = {id(p) for region in tolerant for p in _over(region, rows, em)}
     kept = [[piece for piece in row if id(piece) not in spanning] for row in rows]
     open_regions = _regions(kept, lambda support, crossed: support > 0 and crossed == 0)
     return [Gap(r[0].left, r[-1].right, max(s.support for s in r)) for r in open_regions]
+
+
+def _over(region: Sequence[_Strip], rows: Sequence[Sequence[Piece]], em: float) -> list[Piece]:
+    gap = _clearest(region)
+    across = _spanning(gap, rows) if gap.width >= NARROWEST * em else []
+    whole = Gap(region[0].left, region[-1].right, gap.support)
+    return across + (_filling(whole, rows) if whole.width >= NARROWEST * em else [])
+
+
+def _filling(gap: Gap, rows: Sequence[Sequence[Piece]]) -> list[Piece]:
+    """Headings that fill a gap (nearly) and reach only a little into the columns on its sides."""
+    filling = [p for row in rows for p in row if _share(p, gap) > 0.8 * gap.width and p.box.width < 2 * gap.width]
+    if not filling:
+        return []
+    before = [p.box for row in rows for p in row if p.box.r <= gap.left + 0.01]
+    behind = [p.box for row in rows for p in row if p.box.l >= gap.right - 0.01]
+    if not before or not behind:
+        return []
+    left, right = max(before, key=lambda box: box.r), min(behind, key=lambda box: box.l)
+    return [p for p in filling if p.box.l > left.cx and p.box.r < right.cx]
+
+
+def _share(piece: Piece, gap: Gap) -> float:
+    return min(piece.box.r, gap.right) - max(piece.box.l, gap.left)
 
 
 def _spanning(gap: Gap, rows: Sequence[Sequence[Piece]]) -> list[Piece]:

@@ -166,6 +166,7 @@ def _centred(piece: Placed, taken: set[int], below: set[int], extents: Extents, 
     ]
     own = abs((extents[piece.first][0] + extents[piece.last][1]) / 2 - cx)
     off, first, last = min(options, key=lambda o: (o[0], o[2] - o[1]))
-    if (first, last) != (piece.first, piece.last) and off < 0.7 * em and own > max(0.9 * em, 2 * off):
+    close = off < 0.7 * em and own > max(0.9 * em, 2 * off)
+    if (first, last) != (piece.first, piece.last) and (close or 3 * off < min(own, 4 * em)):
         return replace(piece, first=first, last=last)
     return piece
