@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -15,6 +16,7 @@ WIDTH = 900
 
 
 def main() -> None:
+    os.chdir(ROOT)  # the HTML names its source as it was given
     IMAGES.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         overlay(Path(folder))

@@ -12,6 +12,7 @@ from docai.geometry import inside, union
 from docai.ocr.joining import Joined, in_reading_order, join_lines, join_rows, rows_of, spans_of, word_places
 from docai.ocr.tables import build_table
 from docai.types import Block, Label, Line, Link, Page, PageContent, Region, Span, Table
+from docai.writing import is_rtl
 
 # A line belongs to a region that holds this share of it; one that several regions share is cut between its words.
 _MOSTLY = 0.6
@@ -138,9 +139,16 @@ def _blocks(page: Page, region: Region, lines: list[Line], content: PageContent)
 def _table_blocks(page: Page, region: Region, lines: list[Line], content: PageContent) -> list[Block]:
     table = build_table(region.box, lines, content.rules, content.fills)
     if table is not None:
+        table = mirrored(table) if is_rtl(table_text(table)) else table
         return [_block(page, region, lines, text=table_text(table), table=table)]
     rows = [(Region(union(line.box for line in row), Label.TEXT), row) for row in rows_of(lines)]
     return [_text_block(page, row_region, row, content.links) for row_region, row in rows]
+
+
+def mirrored(table: Table) -> Table:
+    """A right-to-left table with its rightmost column first, as it is read."""
+    cells = [replace(cell, col=table.cols - cell.col - cell.colspan) for cell in table.cells]
+    return replace(table, cells=tuple(sorted(cells, key=lambda cell: (cell.row, cell.col))))
 
 
 def table_text(table: Table) -> str:
