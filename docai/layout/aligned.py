@@ -9,12 +9,12 @@ from statistics import median
 
 from docai.geometry import union
 from docai.layout.captions import is_caption
+from docai.layout.chains import Rows, Walls, chains, running_text
 from docai.layout.gaps import Gap, open_gaps
 from docai.layout.grid import CURRENCY, Piece, is_number, is_year, pieces_of, visual_rows
 from docai.types import Box, Line
 
 _GAP = 0.9  # em: words further apart may be in two columns
-_LONG = 6  # words: a line of this many or more may be running text
 _ROWS = 3  # rows with text in several columns that a table has at least
 _FILLED = 0.4  # share of a table's places that hold text; the labels of a chart fill fewer
 _LEADER = re.compile(r"(?:\.\s?){4,}|…{2,}|_{4,}")
@@ -25,115 +25,15 @@ def aligned_tables(lines: Sequence[Line], em: float) -> list[Box]:
     level = [line for line in lines if line.angle == 0 and not line.vertical]
     if len(level) < 2 * _ROWS:
         return []
-    running = _running_text(level, em)
+    running = running_text(level, em)
     loose = [line for line in level if id(line) not in running]
     if len(loose) < _ROWS:
         return []
     rows = visual_rows([piece for line in loose for piece in pieces_of(line, _GAP * em)])
-    walls = [line.box for line in level if id(line) in running]
-    chains = [_without_neighbours(chain, walls) for chain in _chains(rows, walls, em)]
-    return [box for chain in chains for box in _tables_in(chain, em)]
-
-
-def _running_text(lines: Sequence[Line], em: float) -> set[int]:
-    """Lines of paragraphs: long ones that follow each other flush left and are as wide as their column.
-
-    Texts with several numbers beside some of their lines are the wrapped first column of a table.
-    """
-    beside_numbers = _beside_numbers(lines)
-    found: set[int] = set()
-    for paragraph in _paragraphs(lines, em):
-        if sum(id(line) in beside_numbers for line in paragraph) < 0.2 * len(paragraph):
-            found |= {id(line) for line in paragraph}
-    return found
-
-
-def _beside_numbers(lines: Sequence[Line]) -> set[int]:
-    found: set[int] = set()
-    for row in visual_rows([Piece(line.words, line.box, line) for line in lines]):
-        if sum(is_number(piece.line.text) for piece in row) > 1:
-            found |= {id(piece.line) for piece in row}
-    return found
-
-
-def _paragraphs(lines: Sequence[Line], em: float) -> list[list[Line]]:
-    """Groups of at least two long lines under each other."""
-    long = sorted((line for line in lines if len(line.text.split()) >= _LONG), key=lambda line: line.box.t)
-    groups: list[list[Line]] = []
-    for line in long:
-        home = next((g for g in reversed(groups) if _follows(g[-1], line, em)), None)
-        if home is None:
-            groups.append([line])
-        else:
-            home.append(line)
-    return [group for group in groups if len(group) > 1]
-
-
-def _follows(above: Line, line: Line, em: float) -> bool:
-    near = line.box.t - above.box.t <= 2.2 * max(em, above.box.height)
-    return near and _same_paragraph(above.box, line.box, em)
-
-
-def _same_paragraph(a: Box, b: Box, em: float) -> bool:
-    flush = abs(a.l - b.l) < 3 * em or abs(a.r - b.r) < em
-    shared = min(a.r, b.r) - max(a.l, b.l)
-    return flush and b.cy - a.cy > 0.5 * min(a.height, b.height) and shared > 0.7 * min(a.width, b.width) > 8 * em
-
-
-Rows = list[list[Piece]]
-
-
-def _chains(rows: Sequence[Sequence[Piece]], walls: Sequence[Box], em: float) -> list[Rows]:
-    """Rows (or the parts of them between running text) that follow each other closely in one column of the page."""
-    open_chains: list[Rows] = []
-    found: list[Rows] = []
-    for row in rows:
-        for part in _parts(row, walls):
-            box = union(p.box for p in part)
-            home = None
-            for chain in open_chains:
-                last = union(p.box for p in chain[-1])
-                if is_caption(part[0].line.text) or any(last.cy < w.cy < box.cy and _shared(box, w) > 0 for w in walls):
-                    continue
-                if box.cy - last.cy < 2.6 * max(em, last.height) and _shared(box, _span(chain)) > 0:
-                    home = chain
-                    break
-            if home is None:
-                open_chains.append([list(part)])
-                found.append(open_chains[-1])
-            else:
-                home.append(list(part))
-        bottom = max(p.box.b for p in row)
-        open_chains = [c for c in open_chains if bottom - max(p.box.b for p in c[-1]) < 4 * em]
-    return [chain for chain in found if sum(len(row) > 1 for row in chain) >= _ROWS]
-
-
-def _without_neighbours(chain: Rows, walls: Sequence[Box]) -> Rows:
-    """A chain without what stands in a column of running text beside it: that column's headings and short lines."""
-    top, bottom = min(p.box.t for p in chain[0]), max(p.box.b for p in chain[-1])
-    beside = [wall for wall in walls if top < wall.cy < bottom]
-    rows = [[p for p in row if not any(_shared(p.box, wall) > 0 for wall in beside)] for row in chain]
-    return [row for row in rows if row]
-
-
-def _span(chain: Rows) -> Box:
-    return union(p.box for row in chain[-4:] for p in row)
-
-
-def _shared(a: Box, b: Box) -> float:
-    return min(a.r, b.r) - max(a.l, b.l)
-
-
-def _parts(row: Sequence[Piece], walls: Sequence[Box]) -> list[list[Piece]]:
-    """A row cut where running text of another column of the page stands between its pieces."""
-    parts = [[row[0]]]
-    for before, piece in pairwise(row):
-        top, bottom = min(before.box.t, piece.box.t), max(before.box.b, piece.box.b)
-        if any(before.box.cx < w.cx < piece.box.cx and w.t < bottom and w.b > top for w in walls):
-            parts.append([piece])
-        else:
-            parts[-1].append(piece)
-    return parts
+    if sum(len(row) > 1 for row in rows) < _ROWS:
+        return []
+    walls = Walls([line.box for line in level if id(line) in running])
+    return [box for chain in chains(rows, walls, em, _ROWS) for box in _tables_in(chain, em)]
 
 
 def _tables_in(chain: Rows, em: float) -> list[Box]:
