@@ -45,6 +45,23 @@ def test_options_of_the_readme_exist(line: str) -> None:
             assert f"`{word.partition('=')[0]}`" in section[0], word
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
+def test_python_examples_run(page: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(ROOT)
+    names: dict[str, object] = {}
+    for code in re.findall(r"(?ms)^```python\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8")):
+        exec(code, names)
+    assert "# Tide Logs Kept by Hand" in capsys.readouterr().out
+
+
+def test_the_readme_shows_what_is_printed() -> None:
+    from tests.test_samples import read
+
+    excerpt = re.search(r"(?ms)^```markdown\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert excerpt
+    assert " ".join(excerpt[1].split()) in " ".join(read("article").split())
+
+
 def test_the_readme_shows_commands() -> None:
     assert len(commands()) > 5
 
