@@ -215,6 +215,8 @@ def _paragraph_begins(block: Sequence[_Row], row: _Row, below: _Row | None, colu
         return below.left < row.left + _INDENT[1] * em and not column.gap((below.base - row.base) / em)
     indent = row.left - margin
     if _INDENT[0] * em < indent < _INDENT[1] * em and not short:
-        returns = below is not None and abs(below.left - margin) < 0.4 * em and abs(above.left - margin) < 0.4 * em
+        last = row.ends and row.right < column.right - 3 * em  # of a hanging item rather than first of a paragraph
+        level = below is not None and abs(below.left - margin) < 0.4 * em and abs(above.left - margin) < 0.4 * em
+        returns = level and not last
         return above.ends or returns
     return short and above.ends

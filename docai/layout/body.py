@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from docai.types import Line
 
+_WIDEST_LEADING = 3.2  # sizes
 _COMMON = 0.15  # share of the characters from which on a font is one of the running text
 
 
@@ -72,7 +73,7 @@ def _leading(lines: Sequence[Line]) -> float | None:
         size = max(line.size, 0.1)
         for below in ordered[n + 1 :]:
             step = below.box.b - line.box.b
-            if step > 2.5 * size:
+            if step > _WIDEST_LEADING * size:
                 break
             if (
                 step > 0.8 * size

@@ -27,6 +27,8 @@ _TALL = 8
 _SHRINK = 0.15  # of a line height that neighbouring lines may overlap: boxes reach from ascent to descent
 _CROSSING = 0.12  # share of the boxes of an undivided band that may cross a gutter, as lines run together or spanning
 _FEWEST = 3  # boxes on either side of such a gutter
+_LINE = 0.025  # of the width of all text: the height of a line on pages of usual proportions
+_EVEN = 1.6  # by which the heights of lines differ at most, but for a quarter on either side
 _APART = 1.2  # line heights of white that set off what stands below columns
 _FAR_APART = 2.5  # the same, where nothing spanning follows
 
@@ -85,15 +87,23 @@ def columns(
 ) -> list[list[int]]:
     """Indices of `rects` as runs that stand one below the other in one column; runs and indices in reading order.
 
-    `em`: the height of a line, where the caller knows better than the median of the heights.
+    `em`: the height of a line, where the caller knows it.
     """
     if not rects:
         return []
-    heights = sorted(r[3] - r[1] for r in rects)
-    em = em or max(heights[len(heights) // 2], 1e-6)
+    em = em or _line_height(rects)
     cutter = _Cutter([*rects, *separators], len(rects), frozenset(heads), em)
     leaves = cutter.cut(list(range(len(rects) + len(separators))))
     return [leaf for leaf in leaves if leaf]
+
+
+def _line_height(rects: Sequence[Rect]) -> float:
+    """The median height of boxes that are lines; where they are whole paragraphs, what their page's width suggests."""
+    heights = sorted(r[3] - r[1] for r in rects)
+    middle = heights[len(heights) // 2]
+    if heights[len(heights) // 4] * _EVEN < heights[3 * len(heights) // 4]:
+        middle = min(middle, _LINE * (max(r[2] for r in rects) - min(r[0] for r in rects)))
+    return max(middle, 1e-6)
 
 
 @dataclass(slots=True)
