@@ -19,12 +19,10 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "sampl
 
 def commands() -> list[str]:
     """Every `docai ...` line in a code block of the README."""
-    blocks = re.findall(r"(?ms)^```(?:sh|console)?\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"))
-    lines = (line.partition("#")[0] for block in blocks for line in block.splitlines())
-    found = (
-        re.search(r"(?:^|\.venv/bin/|\| )(docai .+)$", part.strip()) for line in lines for part in line.split(" | ")
-    )
-    return [match[1].strip() for match in found if match]
+    blocks = re.findall(r"(?ms)^```(\w*)\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"))
+    lines = [line.partition("#")[0] for kind, block in blocks if not kind for line in block.splitlines()]
+    found = [re.match(r"(?:\.venv/bin/)?(docai .+)", part.strip()) for line in lines for part in line.split(" | ")]
+    return [match[1] for match in found if match]
 
 
 def test_the_command_line_page_is_fresh() -> None:
