@@ -11,16 +11,26 @@ from numpy.typing import NDArray
 from docai.types import Box, Rule
 
 if TYPE_CHECKING:
-    from docai.types import RGB
+    from docai.types import RGB, Line, Page, PageContent
 
 Mask: TypeAlias = NDArray[np.uint8]  # (H, W), 0 or 255
 
+_DPI = 150  # of a rendered page: a hairline is a pixel wide
 _CONTRAST = 28  # grey levels by which a line differs from its surroundings; fainter ones are paper and JPEG noise
 _SHORTEST = 16  # pixels
 _PART_OF_SIDE = 45  # lines shorter than this part of the longer side are strokes of large letters
 _LARGE = 2400  # pixels: a longer side is halved (or more), as lines of such pages are several pixels thick
 _LEAN = 0.012  # height over width of a line that still counts as straight, about 0.7 degrees
 _CROWDED = 0.3  # share of a line that may have ink two pixels above or below it: more is text that stands on it
+
+
+def seen_rules(page: Page, lines: Sequence[Line], content: PageContent) -> tuple[Rule, ...]:
+    """The rules that a file names or, where most of a page's text was read from its pixels, those that show in them."""
+    recognised = sum(line.source != "text-layer" for line in lines)
+    if content.rules or recognised * 2 <= len(lines) or page.render is None:
+        return content.rules
+    pixels = page.pixels(_DPI)
+    return tuple(Rule(page.from_pixels(rule.box, pixels.shape), rule.width) for rule in pixel_rules(pixels))
 
 
 def pixel_rules(pixels: RGB) -> list[Rule]:

@@ -118,6 +118,7 @@ class PageReader:
 
     def read(self, source: Source, index: int, layout: Layout | None = None) -> PageResult:
         """One page: its text, its regions, its blocks."""
+        from docai.layout.rules import seen_rules
         from docai.ocr.assemble import assemble
 
         page, content = source.page(index), source.content(index)
@@ -125,8 +126,9 @@ class PageReader:
         if given is not None:
             given = given.fitted_to(page.turned(given.rotation, given.skew))
         reading = given_reading(page, content, given) if given and given.lines else self.text_of(page, content, given)
-        regions = given.regions if given else self.detector.detect(reading.page, reading.lines, reading.content)
-        blocks = assemble(reading.page, reading.lines, reading.content, regions)
+        seen = replace(reading.content, rules=seen_rules(reading.page, reading.lines, reading.content))
+        regions = given.regions if given else self.detector.detect(reading.page, reading.lines, seen)
+        blocks = assemble(reading.page, reading.lines, seen, regions)
         reasons = (*content.notes, *reading.reasons)
         outcome = PageOutcome(Status.DEGRADED, reasons) if reasons else PageOutcome()
         return PageResult(reading.page, tuple(blocks), outcome, links=reading.content.links)
