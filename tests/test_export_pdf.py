@@ -135,6 +135,22 @@ def test_only_the_pages_that_were_read() -> None:
     assert text_of(made) == ["last"]
 
 
+@pytest.mark.skipif(shutil.which("pdftotext") is None, reason="poppler is not installed")
+@pytest.mark.parametrize("rotation", [0, 90])
+def test_words_whose_boxes_touch_stay_apart(tmp_path: Path, rotation: int) -> None:
+    words = (
+        Word("iiiiiiii", Box(50, 100, 90, 112)),
+        Word("WWW", Box(90, 100, 130, 112)),
+        Word("end", Box(131, 100, 150, 112)),
+    )
+    said = Line("iiiiiiii WWW end", Box(50, 100, 150, 112), words, source="ocr:embedded")
+    with open_document(original()) as source:
+        made = searchable(source, result(source.page(0).turned(rotation), [said]))
+    (tmp_path / "a.pdf").write_bytes(made)
+    read = subprocess.run(["pdftotext", tmp_path / "a.pdf", "-"], capture_output=True, check=True).stdout.decode()
+    assert read.split() == text_of(made)[0].split() == said.text.split()
+
+
 def image_file(format: str, size: tuple[int, int] = (600, 800)) -> bytes:
     buffer = io.BytesIO()
     noise = np.random.default_rng(1).integers(0, 255, (size[1], size[0], 3), dtype=np.uint8)

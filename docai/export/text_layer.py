@@ -12,6 +12,7 @@ from docai.export.words import PlacedWord, flat, lines_of, words_of
 from docai.types import Box, Line, Page, PageResult, Point
 
 _THIN = 0.1  # least width of a word or space, in ems
+_GAP = 0.15  # least gap between words, in ems: poppler sets words apart from 0.1 on
 _MIRRORED = str.maketrans("()[]{}<>«»‹›", ")(][}{><»«›‹")
 _DIRECTIONS = {0: (1, 0), 90: (0, 1), 180: (-1, 0), 270: (0, -1)}
 
@@ -57,7 +58,7 @@ class _Line:
 
     def _in_one(self) -> str:
         """A line that does not run left to right: pdfium would take single words of it for lines of their own."""
-        cell = sum(length for _, _, length in self.parts) / sum(len(text) for text, _, _ in self.parts)
+        cell = self._cell()
         at = first = self.parts[0][1]
         said = []
         for text, start, _ in self.parts:
@@ -69,6 +70,11 @@ class _Line:
         place = numbers(a, b, -b, a, x * self.scale, (self.height - y) * self.scale)
         return f"{self._stretch(cell)} Tz {place} Tm [{''.join(said)}] TJ"
 
+    def _cell(self) -> float:
+        """The width of a character in the narrowest word: poppler sees no space between words that touch."""
+        mean = sum(length for _, _, length in self.parts) / sum(len(text) for text, _, _ in self.parts)
+        return max(0.6 * mean, min(length / len(text) for text, _, length in self.parts if text != " "))
+
     def _stretch(self, cell: float) -> str:
         """Percent by which characters are widened to take `cell` each."""
         return numbers(100 * cell / (ADVANCE * self.size))
@@ -79,13 +85,20 @@ class _Line:
 
 
 def _along(words: list[PlacedWord], dx: int, dy: int, size: float) -> Iterator[tuple[str, float, float]]:
-    """(text, start, length) of words and of the spaces between them, in the direction of writing."""
+    """(text, start, length) of words and of the spaces between them, in the direction of writing.
+
+    A word that reaches up to the next is written shorter: without a gap, readers would take the two for one.
+    """
     places = sorted((*_extent(word.box, dx, dy), n) for n, word in enumerate(words))
     for position, (start, end, n) in enumerate(places):
         length = max(end - start, _THIN * size)
+        following = places[position + 1] if position + 1 < len(places) else None
+        if following is None or not _spaced(words, n, following[2]):
+            yield as_it_looks(words[n].text), start, length
+            continue
+        length = max(0.6 * length, min(length, following[0] - start - _GAP * size))
         yield as_it_looks(words[n].text), start, length
-        if position + 1 < len(places) and _spaced(words, n, places[position + 1][2]):
-            yield " ", start + length, max(places[position + 1][0] - end, _THIN * size)
+        yield " ", start + length, max(following[0] - start - length, _THIN * size)
 
 
 def _extent(box: Box, dx: int, dy: int) -> tuple[float, float]:
