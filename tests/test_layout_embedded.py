@@ -126,6 +126,12 @@ def test_pictures_beside_each_other_are_one_figure() -> None:
     assert len(figures(PageContent(pictures=pair), between)) == 2
 
 
+def test_a_map_of_many_strokes_is_one_figure() -> None:
+    strokes = [Box(100 + n % 100 * 3, 100 + n // 100 * 3, 104 + n % 100 * 3, 104 + n // 100 * 3) for n in range(10_000)]
+    (box,) = figures(PageContent(drawings=tuple(strokes)))
+    assert box == Box(100, 100, 401, 401)
+
+
 def test_the_name_of_a_part_belongs_to_the_figure() -> None:
     (box,) = figures(PageContent(pictures=(Box(50, 100, 250, 250),)), [line("(b)", 140, 256)])
     assert box.b == 266

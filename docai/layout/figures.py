@@ -15,6 +15,7 @@ _PARTS = 4  # drawings that make a figure: fewer are ornaments of text
 _LARGE = 0.02  # of the page: a single drawing of this size, a curve say, makes one too
 _NEAR = 0.018  # of the page width, between the parts of a drawing
 _SIDE = 0.05  # of the page width, between the drawings and pictures of one figure
+_MANY = 300  # drawings that are not compared one by one
 _PART_NAME = re.compile(r"^\(?[a-zA-Z]\)$")
 _BANNER = 1.2  # times the body size: type on a picture that is no label in it
 _TEXT = 0.22  # of a figure's area that long lines of text may cover; more is text with a picture behind it
@@ -30,7 +31,7 @@ def find_figures(page: Page, lines: Sequence[Line], content: PageContent, body: 
     pictures = [clip(box, page.box) for box in content.pictures]
     pictures = [box for box in pictures if _SMALLEST < box.area / page.box.area < _BACKGROUND]
     prose = [line.box for line in lines if len(line.text) > _LONG]
-    bare = [box for box in content.drawings if sum(inside(line, box) > 0.9 for line in prose) < _PROSE]
+    bare = [box for box in content.drawings if not _frames_text(box, prose, body.size)]
     found = _clusters(bare, page)
     clusters = [box for box, parts in found if parts >= _PARTS or box.area > _LARGE * page.box.area]
     drawn = [_with_rules(box, content.rules, page) for box in clusters]
@@ -40,14 +41,23 @@ def find_figures(page: Page, lines: Sequence[Line], content: PageContent, body: 
     return [_with_labels(box, lines, body) for box in figures]
 
 
+def _frames_text(box: Box, prose: Sequence[Box], size: float) -> bool:
+    """Whether a drawing holds lines of running text (`prose`, of that size): it is their frame or ground."""
+    if box.height < _PROSE * size or box.width < _LONG / 3 * size:
+        return False
+    return sum(inside(line, box) > 0.9 for line in prose) >= _PROSE
+
+
 def _clusters(boxes: Sequence[Box], page: Page) -> list[tuple[Box, int]]:
     """Drawings that touch or nearly touch, as (box, number of parts)."""
     near = _NEAR * page.width
+    cut = [clip(box, page.box) for box in boxes]
+    drawn = [(box, 1) for box in cut if box.area <= _BACKGROUND * page.box.area]
+    if len(drawn) > _MANY:
+        drawn = _by_cell(drawn, 2 * near)
     found: list[tuple[Box, int]] = []
-    for box in sorted((clip(b, page.box) for b in boxes), key=lambda b: (b.t, b.l)):
-        if box.area > _BACKGROUND * page.box.area:
-            continue
-        merged, parts, rest = box, 1, []
+    for box, number in sorted(drawn, key=lambda item: (item[0].t, item[0].l)):
+        merged, parts, rest = box, number, []
         for other, count in found:
             if overlap_area(grow(other, near), grow(merged, 0.1)) > 0:
                 merged, parts = union((merged, other)), parts + count
@@ -55,6 +65,14 @@ def _clusters(boxes: Sequence[Box], page: Page) -> list[tuple[Box, int]]:
                 rest.append((other, count))
         found = [*rest, (merged, parts)]
     return found
+
+
+def _by_cell(drawn: Sequence[tuple[Box, int]], size: float) -> list[tuple[Box, int]]:
+    """Drawings whose centres lie in one square of a grid made one: maps and plots have many thousands."""
+    cells: dict[tuple[int, int], list[Box]] = {}
+    for box, _ in drawn:
+        cells.setdefault((int(box.cx / size), int(box.cy / size)), []).append(box)
+    return [(union(cell), len(cell)) for cell in cells.values()]
 
 
 def _with_rules(box: Box, rules: Sequence[Rule], page: Page) -> Box:
