@@ -233,6 +233,13 @@ def test_what_a_run_wrote_into_its_own_folder_is_not_read_by_the_next(pdfs: Path
     assert sorted(p.name for p in Path("in").iterdir() if not p.name.startswith(".")) == written
 
 
+def test_an_output_folder_among_the_inputs_is_no_input(pdfs: Path, tiny_pdf: bytes) -> None:
+    (pdfs / "in" / "out").mkdir()
+    (pdfs / "in" / "out" / "left-by-a-killed-run.pdf").write_bytes(tiny_pdf)
+    assert run("ocr", "in", "-o", "in/out", "--ocr", "never") == ExitCode.OK
+    assert sorted(p.name for p in Path("in/out").glob("**/*.md")) == ["a.md", "b.md"]
+
+
 # --- what goes to standard error
 
 

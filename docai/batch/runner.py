@@ -97,10 +97,18 @@ def run_batch(
 
 
 def _not_written_here(files: Sequence[InputFile], out: Path, journal: Journal) -> list[InputFile]:
-    """Pictures and PDFs of an earlier run, where the output folder lies in the input folder, are no documents."""
+    """The files without pictures and PDFs of an earlier run, where the output folder is or lies in the input folder."""
     top = out.resolve()
     written = {top / name for name in journal.outputs()}
-    return [file for file in files if file.path is None or file.path.resolve() not in written]
+
+    def is_output(file: InputFile) -> bool:
+        if file.path is None:
+            return False
+        path = file.path.resolve()
+        root = file.root.resolve() if file.root is not None else path
+        return path in written or (root in top.parents and top in path.parents)
+
+    return [file for file in files if not is_output(file)]
 
 
 def _with_threads(options: OcrOptions, jobs: int) -> OcrOptions:

@@ -114,7 +114,8 @@ class Reporter:
                 self.event(event)
                 counts[event["event"]] += 1
                 rate = counts["page"] / max(time.monotonic() - started, 0.001)
-                advance(int(event["event"] == "file"), f"{counts['page']} pages, {rate:.1f}/s")
+                total = event["files"] if event["event"] == "start" else None
+                advance(int(event["event"] == "file"), f"{counts['page']} pages, {rate:.1f}/s", total)
 
             yield tell
 
@@ -131,7 +132,7 @@ class Reporter:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit), more)
         with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as progress:
             task = progress.add_task(escape(name), total=total, more="")
-            yield lambda step, more="": progress.update(task, advance=step, more=more)
+            yield lambda step, more="", total=None: progress.update(task, advance=step, more=more, total=total)
 
     def summary(self, summary: Summary) -> None:
         """Counts, and a row for every file that did not end well."""

@@ -11,7 +11,7 @@ from docai.geometry import union
 from docai.layout.captions import is_caption
 from docai.layout.chains import Rows, Walls, chains, running_text
 from docai.layout.gaps import Gap, open_gaps
-from docai.layout.grid import CURRENCY, Piece, is_number, is_year, pieces_of, visual_rows
+from docai.layout.grid import CURRENCY, Piece, is_number, is_year, pieces_of, visual_rows, words_in
 from docai.types import Box, Line
 
 _GAP = 0.9  # em: words further apart may be in two columns
@@ -147,7 +147,7 @@ def _convincing(rows: Rows, several: Rows, gaps: Sequence[Gap]) -> bool:
     if len(values) >= 2 and len(columns) >= 2:
         return True
     filled = [c for c in columns if len(c) >= 0.6 * len(several)]
-    short = median(len(p.words) for row in several for p in row) <= 4
+    short = median(words_in(p.text) for row in several for p in row) <= 4
     if len(values) == 1 and len(filled) >= 3 and short:
         return True
     if len(columns) > 1 and _keys(columns[0]) and short:

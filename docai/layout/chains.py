@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from docai.geometry import union
 from docai.layout.captions import is_caption
-from docai.layout.grid import Piece, is_number, visual_rows
+from docai.layout.grid import Piece, is_number, visual_rows, words_in
 from docai.types import Box, Line
 
 _LONG = 6  # words: a line of this many or more may be running text
@@ -41,7 +41,7 @@ def _beside_numbers(lines: Sequence[Line]) -> set[int]:
 
 def _paragraphs(lines: Sequence[Line], em: float) -> list[list[Line]]:
     """Groups of at least two long lines under each other."""
-    long = sorted((line for line in lines if len(line.text.split()) >= _LONG), key=lambda line: line.box.t)
+    long = sorted((line for line in lines if words_in(line.text) >= _LONG), key=lambda line: line.box.t)
     groups: list[list[Line]] = []
     for line in long:
         home = next((g for g in reversed(groups) if _follows(g[-1], line, em)), None)

@@ -10,6 +10,7 @@ from statistics import median
 
 from docai.geometry import union
 from docai.types import Box, Line, Rule, Word
+from docai.writing import is_cjk
 
 # A number as tables print it: sign, currency, thousands, decimals, exponent, percent, parentheses, footnote marks,
 # ranges ("1.2-3.4"), values with their spread ("1.2 ± 0.3"), dashes and dots for "none".
@@ -36,6 +37,11 @@ def is_number(text: str) -> bool:
 def is_year(text: str) -> bool:
     """Whether a text is a year, which heads columns as often as it fills them."""
     return bool(re.fullmatch(r"(?:FY\s?)?(?:1[89]|20)\d\d[a-z*†‡]?", text.strip()))
+
+
+def words_in(text: str) -> float:
+    """How many words a text has; where it is written without spaces, two characters count as one."""
+    return max(len(text.split()), sum(is_cjk(char) for char in text) / 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +99,12 @@ def pieces_of(line: Line, gap: float, borders: Sequence[Track] = ()) -> list[Pie
     words = words_of(line)
     if line.angle or len(words) < 2:
         return [Piece(words, line.box, line)]
-    if line.source != "text-layer":
-        gap *= _LOOSE
+    loose = line.source != "text-layer"
     groups = [[words[0]]]
     for before, word in pairwise(words):
         apart = max(word.box.l - before.box.r, before.box.l - word.box.r)
+        if loose and not (is_number(before.text) and is_number(word.text)):
+            apart /= _LOOSE
         if apart > gap or _parted(before.box, word.box, borders):
             groups.append([word])
         else:
