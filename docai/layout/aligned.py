@@ -69,7 +69,8 @@ def _table(chain: Rows, em: float) -> Box | None:
     several = [row for row in rows if len(row) > 1]
     if len(several) < _ROWS:
         return None
-    gaps = [g for g in open_gaps(rows, em) if g.support >= max(_ROWS, 0.5 * len(several)) and g.width >= 0.6 * em]
+    often = max(_ROWS, 0.5 * len(several))
+    gaps = [g for g in open_gaps(rows, em) if g.support >= often and g.width >= (0.6 if g.support < 5 else 0.35) * em]
     if not gaps or not _convincing(rows, several, gaps):
         return None
     return union(p.box for row in rows for p in row)

@@ -34,7 +34,8 @@ def find_tables(page: Page, lines: Sequence[Line], rules: Sequence[Rule], fills:
         between: list[Box] = []
         for stack in stacks(banded, em):
             found = between_rules(stack, free, em)
-            between += [b for b in found if not any(overlap_area(b, o) > 0 for o in boxes + between)]
+            found = [b for b in found if not any(overlap_area(b, o) > 0 for o in boxes + between)]
+            between += [b for b in found if not _all_in(loose, b, free)]
         loose += between
     boxes = [without_captions(box, lines, em) for box in _merged(boxes + loose, em)]
     return [Region(clip(box, page.box), Label.TABLE) for box in sorted(boxes, key=lambda box: (box.t, box.l))]
@@ -42,6 +43,12 @@ def find_tables(page: Page, lines: Sequence[Line], rules: Sequence[Rule], fills:
 
 def _outside(lines: Sequence[Line], boxes: Sequence[Box]) -> list[Line]:
     return [line for line in lines if not any(inside(line.box, box) > 0.5 for box in boxes)]
+
+
+def _all_in(boxes: Sequence[Box], box: Box, lines: Sequence[Line]) -> bool:
+    """Whether one of some boxes holds all lines that `box` holds."""
+    held = [line for line in lines if inside(line.box, box) > 0.5]
+    return any(all(inside(line.box, other) > 0.5 for line in held) for other in boxes)
 
 
 def _bands(fills: Sequence[Box], em: float) -> list[Rule]:
