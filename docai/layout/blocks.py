@@ -26,6 +26,7 @@ CAPTION = re.compile(
     r"(?!\d*\s+[a-zà-ÿ])"  # "Table 1 lists ..." is a sentence about one
     r"|[\[<]?(?:図|表|图|圖|그림|표)\s*\d+)"
 )
+DEEP_SECTION = re.compile(r"^\d{1,2}(?:\.\d{1,2})+\.?\s+(?=[^\W\d])")  # "3.1 Foo"
 _DRAWN = re.compile(r"^[\W_]*\w?[\W_]*$")
 _SENTENCE_END = re.compile(r"[.!?:。！？：；;][\"”’'»」)\]]*[\d¹²³⁰-⁹*†‡,]*$|[\"”」](?:\s*\d+)?$")
 
@@ -190,9 +191,19 @@ def _parted(block: Sequence[_Row], row: _Row, below: _Row | None, column: _Colum
         return True
     if not body.recognised and _other_type(above, row):
         return True
+    if len(block) == 1 and short and not above.ends and DEEP_SECTION.match(above.text):
+        return True
     if starts_item(row.text) and (above.ends or short or starts_item(block[0].text) or row.left > above.left + size):
         return True
     return _paragraph_begins(block, row, below, column)
+
+
+def _under_text(item: _Row, row: _Row, column: _Column) -> bool:
+    """Whether a row stands close below an item's text, behind its mark."""
+    words = item.lines[0].words if len(item.lines) == 1 else item.lines[1].words
+    text = words[min(1, len(words) - 1)].box.l if len(item.lines) == 1 and words else item.lines[-1].box.l
+    pitch = (row.base - item.base) / row.size
+    return abs(row.left - text) < 0.5 * row.size and pitch < 1.15 * (column.leading or _LOOSE)
 
 
 def _other_type(above: _Row, row: _Row) -> bool:
@@ -209,10 +220,11 @@ def _paragraph_begins(block: Sequence[_Row], row: _Row, below: _Row | None, colu
     if hanging:  # items and references: the next one begins where the first line began
         return row.left < margin - 0.7 * em
     if starts_item(block[0].text) and len(block) == 1 and row.left > block[0].left + 0.7 * em:
-        return short and above.ends
-    level = abs(row.left - block[0].left) < 0.5 * em
+        return short and above.ends and not _under_text(above, row, column)
+    level = abs(row.left - block[0].left) < 0.5 * em and row.right > column.right - 3 * em
     if below is not None and level and below.left > row.left + 0.7 * em and (above.ends or short):
-        return below.left < row.left + _INDENT[1] * em and not column.gap((below.base - row.base) / em)
+        item = starts_item(below.text) or column.gap((below.base - row.base) / em)
+        return below.left < row.left + _INDENT[1] * em and not item
     indent = row.left - margin
     if _INDENT[0] * em < indent < _INDENT[1] * em and not short:
         last = row.ends and row.right < column.right - 3 * em  # of a hanging item rather than first of a paragraph

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from docai.geometry import inside, union
-from docai.layout.blocks import blocks_of
+from docai.layout.blocks import LineBlock, blocks_of
 from docai.layout.body import Body, body_of, usual
 from docai.layout.figures import find_figures
 from docai.layout.formulas import split_formulas
@@ -16,16 +16,16 @@ from docai.layout.gutters import parted
 from docai.layout.margins import line_numbers
 from docai.layout.order import Flow, columns
 from docai.layout.pictures import find_pictures, finer_than_needed
-from docai.layout.roles import label_column
+from docai.layout.roles import label_column, set_apart
 from docai.layout.rows import Rect
 from docai.layout.rules import pixel_rules
 from docai.layout.tables import find_tables
+from docai.layout.titles import Found, with_title
 from docai.layout.weight import weighed
 from docai.types import Box, Label, Line, Page, PageContent, Region, Rule
 from docai.writing import is_rtl
 
 _DPI = 150  # at which recognised pages are looked at once more
-_TITLE = 1.3  # times the body size
 _SEPARATOR = 0.4  # of the page width
 _RTL = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]")  # letters that run right to left
 _MARGIN = 0.12  # of the page width, on either side
@@ -113,10 +113,11 @@ class _Sheet:
         rects = [flow.rect(item.box) for item in items]
         em = usual((bottom - top, 1) for _, top, _, bottom in rects[: len(lines)])
         heads = [n for n, line in enumerate(lines) if self._stands_out(line)]
-        sized: list[tuple[Region, float]] = []
+        body = self.body if flow is Flow.LEFT_TO_RIGHT else body_of([flowing(line, flow) for line in lines])
+        found: list[Found] = []
         for column in columns(rects, heads=heads, separators=self._separators(flow, fixed), em=em or None):
-            sized += self._column([items[i] for i in column])
-        return self._titled(sized)
+            found += self._column([items[i] for i in column], flow, body)
+        return _code_before_caption(with_title(found, self.page, self.body))
 
     def _stands_out(self, line: Line) -> bool:
         """Whether a line looks like a heading."""
@@ -129,44 +130,42 @@ class _Sheet:
         held = [region.box for region in fixed]
         return [] if flow is Flow.VERTICAL else [flow.rect(box) for box in boxes if not _held(box, held)]
 
-    def _column(self, items: Sequence[Line | Region]) -> list[tuple[Region, float]]:
-        """The regions of one column with the size of their type."""
-        found: list[tuple[Region, float]] = []
+    def _column(self, items: Sequence[Line | Region], flow: Flow, body: Body) -> list[Found]:
+        """The regions of one column."""
+        found: list[Found] = []
         run: list[Line] = []
         for item in [*items, None]:
             if isinstance(item, Line):
                 run.append(item)
                 continue
-            found += self._run(run)
+            found += self._run(run, flow, body)
             run = []
             if item is not None:
-                found.append((item, 0.0))
+                found.append(Found(item))
         return found
 
-    def _run(self, lines: Sequence[Line]) -> list[tuple[Region, float]]:
+    def _run(self, lines: Sequence[Line], flow: Flow, body: Body) -> list[Found]:
         """Regions of lines with nothing between them."""
-        found: list[tuple[Region, float]] = []
+        found: list[Found] = []
         for formula, part in split_formulas(lines):
             if formula:
-                found.append((Region(union(line.box for line in part), Label.FORMULA), 0.0))
+                found.append(Found(Region(union(line.box for line in part), Label.FORMULA)))
                 continue
-            blocks = blocks_of(part, self.body)
-            labels = label_column(blocks, self.body, self.page, self.rules)
-            found += [(Region(b.box, label), b.size) for b, label in zip(blocks, labels, strict=True)]
+            moved = [flowing(line, flow) for line in part]
+            home = {id(line): origin for line, origin in zip(moved, part, strict=True)}
+            flowed = blocks_of(moved, body)
+            blocks = [LineBlock(tuple(home[id(line)] for line in block.lines)) for block in flowed]
+            labels = label_column(blocks, body, self.page, self.rules, set_apart(flowed))
+            found += [Found(Region(b.box, label), b) for b, label in zip(blocks, labels, strict=True)]
         return found
 
-    def _titled(self, sized: Sequence[tuple[Region, float]]) -> list[Region]:
-        """The regions; the largest heading in the upper half of a first page is the title, where it is large enough."""
-        top = [
-            (size, -n)
-            for n, (region, size) in enumerate(sized)
-            if self.page.index == 0 and region.label is Label.HEADING and region.box.t < self.page.height / 2
-        ]
-        size, place = max(top, default=(0.0, 1))
-        regions = [region for region, _ in sized]
-        if size > _TITLE * self.body.size:
-            regions[-place] = replace(regions[-place], label=Label.TITLE)
-        return _code_before_caption(regions)
+
+def flowing(line: Line, flow: Flow) -> Line:
+    """A line in flow coordinates, in which all text runs left to right."""
+    if flow is Flow.LEFT_TO_RIGHT:
+        return line
+    words = tuple(replace(word, box=Box(*flow.rect(word.box))) for word in line.words)
+    return replace(line, box=Box(*flow.rect(line.box)), words=words, vertical=False)
 
 
 def _code_before_caption(regions: list[Region]) -> list[Region]:

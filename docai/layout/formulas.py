@@ -54,11 +54,19 @@ def _is_strong(line: Line) -> bool:
         return False
     if any("\u3040" <= c <= "\u9fff" or "\uac00" <= c <= "\ud7af" for c in text):
         return False
-    symbols = sum(unicodedata.category(c) == "Sm" or "\u0370" <= c <= "\u03ff" for c in text if c not in "~|<>")
+    symbols = sum(map(_is_symbol, text))
     in_fonts = bool(_FONTS.search(line.font.rpartition("+")[2]))
     if not in_fonts and _CODE.search(text):
         return False
     return symbols >= 1 and (in_fonts or symbols >= 0.08 * len(text)) and ("=" in text or symbols > 1 or in_fonts)
+
+
+def _is_symbol(char: str) -> bool:
+    """Operators, Greek, and the letters that Unicode has for formulas."""
+    if char < "\x80":
+        return char in "=+^"
+    greek_or_math = "\u0370" <= char <= "\u03ff" or "\U0001d400" <= char <= "\U0001d7ff"
+    return greek_or_math or unicodedata.category(char) == "Sm"
 
 
 def _is_weak(line: Line) -> bool:

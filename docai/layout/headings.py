@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from docai.layout.blocks import CAPTION, LineBlock
+from docai.layout.blocks import CAPTION, DEEP_SECTION, LineBlock
 from docai.layout.body import Body
 
 SECTION = re.compile(
     r"^(?:\d{1,2}(?:\.\d{1,2})*\.?|[A-Z]\.(?:\d{1,2}\.?)*|[IVX]{1,5}\.|§\s*\d+|第[一二三四五六七八九十\d]+[章节節編篇]"
     r"|(?:Chapter|Section|Part|Appendix|Kapitel|Teil|Anhang|Chapitre|Capítulo)\s+\w+[.:]?)\s+(?=\S)"
 )
-_DEEP = re.compile(r"^\d{1,2}(?:\.\d{1,2})+\.?\s+(?=[^\W\d])")  # "3.1 Foo"
 _LARGER = 1.12  # times the body size, from where on type is a heading's
 _LARGER_SEEN = 1.35  # the same for recognised text, whose sizes vary with the letters
 _MUCH_LARGER = 1.3
@@ -34,7 +33,9 @@ def is_heading(block: LineBlock, body: Body, *, apart: bool) -> bool:
         return False
     if text[0].islower() and block.size < _MUCH_LARGER * body.size:
         return False
-    return _stands_out(block, body, letters) or (apart and bool(_DEEP.match(text)) and len(block.lines) < _MOST_LINES)
+    return _stands_out(block, body, letters) or (
+        apart and bool(DEEP_SECTION.match(text)) and len(block.lines) < _MOST_LINES
+    )
 
 
 def _broken(block: LineBlock) -> bool:

@@ -144,7 +144,11 @@ class _Cutter:
             for band in bands[done : section.start]:
                 leaves += self._undivided(band, leaves[-1])
             if section.end > section.start:
-                leaves += [*self._columns(bands[section.start : section.end], section), []]
+                parts = self._columns(bands[section.start : section.end], section)
+                if len(parts) == 1:  # rows after all
+                    leaves[-1] += parts[0]
+                else:
+                    leaves += [*parts, []]
             done = section.end
         return leaves
 

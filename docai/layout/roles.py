@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import takewhile
 
 from docai.layout.blocks import BULLET, CAPTION, LineBlock, starts_item
 from docai.layout.body import Body
@@ -14,23 +15,32 @@ from docai.writing import page_number
 _EDGE = 0.075  # of the page height: where page numbers stand
 _LONGEST_CAPTION = 900  # characters
 _SMALLER = 0.93  # times the body size: footnotes
+_SMALLER_SEEN = 0.88  # the same for recognised text, whose sizes vary
+_SMALLER_BELOW_RULE = 0.97
 _MARK = re.compile(r"^(?:[(\[]?\d{1,3}[)\].]?|[*†‡§¶‖#※]{1,3}|[¹²³⁴-⁹]{1,3}|[a-z][)\s])\s*\S")
 _FOOT = 0.5  # of the page height: footnotes stand below
 
 
-def label_column(blocks: Sequence[LineBlock], body: Body, page: Page, rules: Sequence[Rule]) -> list[Label]:
-    """A label for each block of a run that stands in one column."""
-    width = max((b.box.r for b in blocks), default=0) - min((b.box.l for b in blocks), default=0)
-    labels = []
-    for n, block in enumerate(blocks):
-        before = blocks[n - 1] if n else None
-        gap = block.box.t - before.box.b if before else block.size
-        apart = gap > 0.6 * block.size and (block.box.width < 0.8 * width or n == len(blocks) - 1)
-        labels.append(_label(block, body, page, apart=apart))
+def label_column(
+    blocks: Sequence[LineBlock], body: Body, page: Page, rules: Sequence[Rule], apart: Sequence[bool] | None = None
+) -> list[Label]:
+    """A label for each block of a run that stands in one column. `apart`: see `set_apart`."""
+    apart = set_apart(blocks) if apart is None else apart
+    labels = [_label(block, body, page, apart=alone) for block, alone in zip(blocks, apart, strict=True)]
     _lone_items(blocks, labels)
     for n in _footnotes(blocks, labels, body, page, rules):
         labels[n] = Label.FOOTNOTE
     return labels
+
+
+def set_apart(blocks: Sequence[LineBlock]) -> list[bool]:
+    """Which blocks of a column have more white above them than a line has, and do not fill the column."""
+    width = max((b.box.r for b in blocks), default=0) - min((b.box.l for b in blocks), default=0)
+    found = []
+    for n, block in enumerate(blocks):
+        gap = block.box.t - blocks[n - 1].box.b if n else block.size
+        found.append(gap > 0.6 * block.size and (block.box.width < 0.8 * width or n == len(blocks) - 1))
+    return found
 
 
 def _label(block: LineBlock, body: Body, page: Page, *, apart: bool) -> Label:
@@ -67,19 +77,17 @@ def _footnotes(
     blocks: Sequence[LineBlock], labels: Sequence[Label], body: Body, page: Page, rules: Sequence[Rule]
 ) -> list[int]:
     """Positions of footnotes: small type at the end of a column, with marks, or below a short rule."""
-    if body.recognised:
-        smaller = 0.88
-    else:
-        smaller = _SMALLER
     run: list[int] = []
     for n in range(len(blocks) - 1, -1, -1):
         block = blocks[n]
-        small = block.size < smaller * body.size and block.box.t > _FOOT * page.height
+        small = block.size < _SMALLER_BELOW_RULE * body.size and block.box.t > _FOOT * page.height
         if not small or labels[n] not in (Label.TEXT, Label.LIST_ITEM):
             break
         run.append(n)
         if _below_rule(block, rules):
             return run
+    least = (_SMALLER_SEEN if body.recognised else _SMALLER) * body.size
+    run = list(takewhile(lambda n: blocks[n].size < least, run))
     while run and not _marked(blocks[run[-1]]):
         run.pop()
     return run

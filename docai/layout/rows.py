@@ -10,6 +10,7 @@ from statistics import median
 Rect = tuple[float, float, float, float]
 
 _LEVEL = 0.18  # line heights by which the feet or middles of a row may differ
+_LEVEL_OF_NARROW = 0.45  # the same beside a narrow column, down which no text is read: photos are not quite level
 _ALIGNED = 0.85  # share of rows with a partner from which on two columns are rows of a table or form
 _NARROW = 3.5  # line heights; columns of bullets, line numbers or amounts are narrower
 _PROSE = 7.0  # line heights, about 14 letters: lines of running text are longer, however narrow the column
@@ -38,16 +39,23 @@ def tabular(rects: Sequence[Rect], a: Sequence[int], b: Sequence[int], em: float
     """Whether two neighbouring columns belong together row by row: keys and values, bullets and their text."""
     if not a or not b or any(rects[i][3] - rects[i][1] > _TALLEST_LINE * em for i in (*a, *b)):
         return False
+    narrow = min(_width(rects, a), _width(rects, b)) < _NARROW * em
     fewer, more = (a, b) if len(a) <= len(b) else (b, a)
-    feet, middles = sorted(rects[i][3] for i in more), sorted((rects[i][1] + rects[i][3]) / 2 for i in more)
-    level = 0
-    for i in fewer:
-        _, top, _, foot = rects[i]
-        level += _near(feet, foot, _LEVEL * em) or _near(middles, (top + foot) / 2, _LEVEL * em)
+    level = _level(rects, fewer, more, (_LEVEL_OF_NARROW if narrow else _LEVEL) * em)
     if level < _ALIGNED * len(fewer):
         return False
-    narrow = min(_width(rects, a), _width(rects, b)) < _NARROW * em
     return len(fewer) == 1 or narrow or not (_is_text(rects, a, em) and _is_text(rects, b, em))
+
+
+def _level(rects: Sequence[Rect], some: Sequence[int], others: Sequence[int], reach: float) -> int:
+    """How many boxes of `some` have one of `others` at their level, by their feet or by their middles."""
+    feet = sorted(rects[i][3] for i in others)
+    middles = sorted((rects[i][1] + rects[i][3]) / 2 for i in others)
+    count = 0
+    for i in some:
+        _, top, _, foot = rects[i]
+        count += _near(feet, foot, reach) or _near(middles, (top + foot) / 2, reach)
+    return count
 
 
 def _near(values: Sequence[float], value: float, reach: float) -> bool:

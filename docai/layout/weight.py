@@ -15,7 +15,9 @@ from docai.types import Line, Page
 if TYPE_CHECKING:
     from docai.types import RGB
 
-_HEAVIER = 1.25  # times the usual stroke, for its size; bold weights are drawn 1.4 to 1.8 times as thick
+_HEAVIER = (1.15, 1.25)  # times the usual stroke, for its size; bold weights are drawn 1.3 to 1.8 times as thick
+_SPREAD = 3.5  # times by which it must pass what the heavier lines of running text differ from the usual
+_PROSE = 20  # letters of a line that tells how much the running text varies
 _FEWEST = 6  # lines that tell what is usual
 _LOWEST = 6  # pixels; strokes of smaller lines are a blur
 _WIDEST = 600  # pixels of a line that are looked at
@@ -30,8 +32,17 @@ def weighed(page: Page, lines: Sequence[Line], pixels: RGB) -> list[Line]:
     green = pixels[:, :, 1]
     strokes = {n: _stroke(_crop(green, lines[n], scale)) / max(lines[n].box.height * scale, 1.0) for n in seen}
     typical = usual((stroke, len(lines[n].text)) for n, stroke in strokes.items() if stroke > 0)
-    heavy = {n for n, stroke in strokes.items() if stroke > _HEAVIER * typical > 0 and len(lines[n].text) > 2}
+    least = _threshold([strokes[n] for n in seen if len(lines[n].text) >= _PROSE], typical)
+    heavy = {n for n, stroke in strokes.items() if stroke > least > 0 and len(lines[n].text) > 2}
     return [replace(line, bold=True) if n in heavy else line for n, line in enumerate(lines)]
+
+
+def _threshold(strokes: Sequence[float], typical: float) -> float:
+    """The stroke from which on a line is bold: the less the running text varies, the nearer to its own."""
+    if len(strokes) < _FEWEST or typical <= 0:
+        return _HEAVIER[1] * typical
+    heavier = sorted(strokes)[int(0.85 * len(strokes))] / typical - 1
+    return min(max(1 + _SPREAD * heavier, _HEAVIER[0]), _HEAVIER[1]) * typical
 
 
 def _crop(grey: NDArray[np.uint8], line: Line, scale: float) -> NDArray[np.uint8]:
