@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from docai.layout.blocks import CAPTION, blocks_of, is_separator, starts_item
@@ -72,6 +74,13 @@ def test_hanging_references_part() -> None:
         line("else.", 62, 148),
     ]  # fmt: skip
     assert sizes(text) == [2, 3]
+
+
+def test_marks_that_stand_apart_begin_items() -> None:
+    text = [line("[1]", 50, 100), line("A book. Press.", 70, 100, right=290), line("Oxford 1999.", 70, 112)]
+    assert sizes(
+        [*text, *(replace(item, box=replace(item.box, t=item.box.t + 24, b=item.box.b + 24)) for item in text)]
+    ) == [3, 3]
 
 
 def test_code_keeps_together() -> None:

@@ -132,6 +132,12 @@ def test_a_map_of_many_strokes_is_one_figure() -> None:
     assert box == Box(100, 100, 401, 401)
 
 
+def test_labels_along_an_axis_belong_to_the_figure_and_its_caption_does_not() -> None:
+    axis = [line(text, 60 + 60 * n, 254, 8) for n, text in enumerate(("Mon", "Tue", "Wed"))]
+    caption = line("Figure 1. The days of the week.", 50, 270, 9)
+    assert [box.b for box in figures(PageContent(pictures=(Box(50, 100, 250, 250),)), [*axis, caption])] == [262]
+
+
 def test_the_name_of_a_part_belongs_to_the_figure() -> None:
     (box,) = figures(PageContent(pictures=(Box(50, 100, 250, 250),)), [line("(b)", 140, 256)])
     assert box.b == 266

@@ -96,7 +96,8 @@ class _Row:
 
     @property
     def text(self) -> str:
-        return self.lines[0].text
+        """How it starts: a mark may stand apart from its text."""
+        return " ".join(line.text for line in self.lines[:2])
 
     @property
     def ends(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 from docai.geometry import clip, grow, inside, overlap_area, union, x_overlap, y_overlap
 from docai.layout.body import Body
@@ -121,9 +122,19 @@ def _are_near(a: Box, b: Box, reach: float) -> bool:
 
 
 def _with_labels(box: Box, lines: Sequence[Line], body: Body) -> Box:
-    """A figure with the short lines that reach over its edge."""
+    """A figure with the short lines that reach over its edge, name its parts or stand along its axes."""
     labels = [line.box for line in lines if 0.25 < inside(line.box, box) < 1 and _is_label(line, box, body)]
-    return union((box, *labels, *(line.box for line in lines if _names_part(line, box, body))))
+    named = [line.box for line in lines if _names_part(line, box, body)]
+    return union((box, *labels, *named, *_along_axis(box, lines, body)))
+
+
+def _along_axis(box: Box, lines: Sequence[Line], body: Body) -> list[Box]:
+    """Words with wide gaps between them in a row right below a figure."""
+    foot = Box(box.l - body.size, box.b - body.size, box.r + body.size, box.b + 2 * body.size)
+    below = [line for line in lines if inside(line.box, foot) == 1 and line.size <= _BANNER * body.size]
+    words = sorted((word.box for line in below for word in line.words), key=lambda word: word.l)
+    gaps = [after.l - before.r for before, after in pairwise(words)]
+    return [line.box for line in below] if len(gaps) > 1 and min(gaps) > body.size else []
 
 
 def _is_label(line: Line, box: Box, body: Body) -> bool:
