@@ -16,7 +16,8 @@ _EDGE = 0.075  # of the page height: where page numbers stand
 _LONGEST_CAPTION = 900  # characters
 _SMALLER = 0.93  # times the body size: footnotes
 _SMALLER_SEEN = 0.88  # the same for recognised text, whose sizes vary
-_SMALLER_BELOW_RULE = 0.97
+_SMALLER_BELOW_RULE = 0.97  # below a rule they need not be much smaller,
+_AS_SEEN = 1.02  # and recognised ones may look no smaller at all
 _MARK = re.compile(r"^(?:[(\[]?\d{1,3}[)\].]?|[*†‡§¶‖#※]{1,3}|[¹²³⁴-⁹]{1,3}|[a-z][)\s])\s*\S")
 _FOOT = 0.5  # of the page height: footnotes stand below
 
@@ -39,7 +40,10 @@ def set_apart(blocks: Sequence[LineBlock]) -> list[bool]:
     found = []
     for n, block in enumerate(blocks):
         gap = block.box.t - blocks[n - 1].box.b if n else block.size
-        found.append(gap > 0.6 * block.size and (block.box.width < 0.8 * width or n == len(blocks) - 1))
+        loose = block.lines[0].source != "text-layer"  # boxes of recognised lines are taller than their type
+        found.append(
+            gap > (0.35 if loose else 0.6) * block.size and (block.box.width < 0.8 * width or n == len(blocks) - 1)
+        )
     return found
 
 
@@ -80,11 +84,14 @@ def _footnotes(
     run: list[int] = []
     for n in range(len(blocks) - 1, -1, -1):
         block = blocks[n]
-        small = block.size < _SMALLER_BELOW_RULE * body.size and block.box.t > _FOOT * page.height
+        small = (
+            block.size < (_AS_SEEN if body.recognised else _SMALLER_BELOW_RULE) * body.size
+            and block.box.t > _FOOT * page.height
+        )
         if not small or labels[n] not in (Label.TEXT, Label.LIST_ITEM):
             break
         run.append(n)
-        if _below_rule(block, rules):
+        if _below_rule(block, rules) and (_marked(block) or not body.recognised):
             return run
     least = (_SMALLER_SEEN if body.recognised else _SMALLER) * body.size
     run = list(takewhile(lambda n: blocks[n].size < least, run))
