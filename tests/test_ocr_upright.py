@@ -89,8 +89,7 @@ def test_pages_on_their_side(degrees: int) -> None:
 def test_pages_upside_down(degrees: int, down: bool) -> None:
     page, quads = shaded(degrees)
     assert not is_sideways(quads)
-    texts = [Text("x", (0.95 if not down else 0.3,), (0.5,))] * 3
-    assert upside_down(page, quads, texts, Reader()) == down
+    assert upside_down(page, quads, Reader()) == down
 
 
 def test_the_mean_score_counts_unread_lines() -> None:

@@ -58,11 +58,10 @@ class Embedded:
             return Recognised(())
         rotation = sideways_turn(image, quads, self._nets.read) if straighten and is_sideways(quads) else 0
         image, quads = _turn(image, quads, rotation)
-        seen = self._read(image, quads)
-        if straighten and upside_down(image, quads, [line.text for line in seen], self._nets.read):
+        if straighten and upside_down(image, quads, self._nets.read):
             rotation = (rotation + 180) % 360
             image, quads = _turn(image, quads, 180)
-            seen = self._read(image, quads)
+        seen = self._read(image, quads)
         skew = lean_of(quads)
         boxes = [box_of(quad) for quad in straightened(quads, skew, (image.shape[1], image.shape[0]))]
         foreign, script = uncovered([(line.image, line.text) for line in seen])

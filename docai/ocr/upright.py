@@ -14,6 +14,7 @@ Read = Callable[[Sequence[Pixels]], list[Text]]
 
 _SAMPLE = 6  # lines that are read to find the direction of a page
 _LONGEST = 20  # heights: as much of a line is read for that
+_GLANCE, _GLANCED = 3, 10  # the same where all is well
 _SURE = 0.85  # mean score of lines that need no second look
 _GOOD = 0.75  # mean score of lines that were read the right way round
 _BETTER = 0.1  # by so much must another direction read better
@@ -54,15 +55,20 @@ def _mostly_square(columns: Sequence[Pixels]) -> bool:
     return bool(sum(gaps) > 0.5 * sum(len(column) / column.shape[1] for column in columns))
 
 
-def upside_down(image: Pixels, quads: Quads, texts: Sequence[Text], read: Read) -> bool:
-    """Whether lines that did not read well read better the other way up."""
-    score = mean_score(texts)
-    if score >= _SURE:
+def upside_down(image: Pixels, quads: Quads, read: Read) -> bool:
+    """Whether lines that do not read well read better the other way up. A glance at a few tells for most pages."""
+    lying = longest_first(quads[~standing(quads)])
+    if mean_score(read(_beginnings(image, lying[:_GLANCE], _GLANCED))) >= _SURE:
         return False
-    sample = [crop(image, quad) for quad in longest_first(quads[~standing(quads)])[:_SAMPLE]]
-    sample = [line[:, : _LONGEST * line.shape[0]] for line in sample]
+    sample = _beginnings(image, lying[:_SAMPLE], _LONGEST)
     straight, turned = mean_score(read(sample)), mean_score(read([np.rot90(line, 2) for line in sample]))
     return turned > max(straight + _BETTER, _GOOD)
+
+
+def _beginnings(image: Pixels, quads: Quads, longest: int) -> list[Pixels]:
+    """The images of some lines, up to `longest` times as wide as high."""
+    lines = [crop(image, quad) for quad in quads]
+    return [line[:, : longest * line.shape[0]] for line in lines]
 
 
 def lean_of(quads: Quads) -> float:
