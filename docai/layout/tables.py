@@ -35,7 +35,7 @@ def find_tables(page: Page, lines: Sequence[Line], rules: Sequence[Rule], fills:
         for stack in stacks(banded, em):
             found = between_rules(stack, free, em)
             found = [b for b in found if not any(overlap_area(b, o) > 0 for o in boxes + between)]
-            between += [b for b in found if not _all_in(loose, b, free)]
+            between += [b for b in found if not _adds_nothing(b, loose, free)]
         loose += between
     boxes = [without_captions(box, lines, em) for box in _merged(boxes + loose, em)]
     return [Region(clip(box, page.box), Label.TABLE) for box in sorted(boxes, key=lambda box: (box.t, box.l))]
@@ -45,8 +45,11 @@ def _outside(lines: Sequence[Line], boxes: Sequence[Box]) -> list[Line]:
     return [line for line in lines if not any(inside(line.box, box) > 0.5 for box in boxes)]
 
 
-def _all_in(boxes: Sequence[Box], box: Box, lines: Sequence[Line]) -> bool:
-    """Whether one of some boxes holds all lines that `box` holds."""
+def _adds_nothing(box: Box, boxes: Sequence[Box], lines: Sequence[Line]) -> bool:
+    """Whether a box between rules reaches from one table into another, or one of them holds all lines that it holds."""
+    shares = [inside(other, box) for other in boxes if overlap_area(box, other) > 0]
+    if len(shares) > 1 and min(shares) < 0.7:
+        return True
     held = [line for line in lines if inside(line.box, box) > 0.5]
     return any(all(inside(line.box, other) > 0.5 for line in held) for other in boxes)
 

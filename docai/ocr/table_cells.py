@@ -149,7 +149,7 @@ def _down(grid: Grid) -> set[tuple[int, int]]:
     joined = {(r, c) for c, a, b in grid.tall for r in range(a, b)}
     boxed = grid.full
     drawn = [cut for cut in grid.cuts if cut is not None]
-    parted = [sum(cut.covers(*extent) >= 0.5 for cut in drawn) > 0.3 * len(drawn) for extent in grid.extents]
+    parted = [sum(cut.covers(*extent) >= 0.5 for cut in drawn) > 0.1 * len(drawn) for extent in grid.extents]
     for r, cut in enumerate(grid.cuts):
         head = r + 1 < grid.heads
         for c in range(grid.cols):

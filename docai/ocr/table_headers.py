@@ -77,8 +77,11 @@ def _cut(bands: Sequence[Band], count: int) -> tuple[list[Band], list[Band]]:
 Extents = Sequence[tuple[float, float]]  # from where to where the text of each column runs
 
 
-def header_groups(head: Sequence[Band], extents: Extents, em: float) -> list[list[Row]]:
-    """The visual rows of a header in levels, each heading with the columns that it heads."""
+def header_groups(head: Sequence[Band], extents: Extents, heads: Extents, em: float) -> list[list[Row]]:
+    """The visual rows of a header in levels, each heading with the columns that it heads.
+
+    `extents` are those of the text below the header, `heads` those of all text.
+    """
     groups: list[list[Row]] = []
     for i, band in enumerate(head):
         under = head[i + 1] if i + 1 < len(head) else None
@@ -86,7 +89,7 @@ def header_groups(head: Sequence[Band], extents: Extents, em: float) -> list[lis
             below = {c for r in band.rows[j + 1 :] for c in columns(r)}
             below |= {c for b in head[i + 1 :] for r in b.rows for c in columns(r)}
             rule = under.above if under is not None and j == len(band.rows) - 1 else None
-            wide = _widened(row, below, rule, extents, em) if below else row
+            wide = _widened(row, below, rule, extents, heads, em) if below else row
             if groups and j > 0 and not _heads(groups[-1], wide):
                 groups[-1].append(wide)
             else:
@@ -101,7 +104,7 @@ def _heads(group: list[Row], row: Row) -> bool:
     )
 
 
-def _widened(row: Row, below: set[int], rule: Track | None, extents: Extents, em: float) -> Row:
+def _widened(row: Row, below: set[int], rule: Track | None, extents: Extents, heads: Extents, em: float) -> Row:
     """Headings with all columns that they stand over: those of the rule under them, or those they are centred over."""
     wide = _even_shares(row, below)
     if wide:
@@ -113,7 +116,7 @@ def _widened(row: Row, below: set[int], rule: Track | None, extents: Extents, em
         if ruled and not taken & set(range(ruled[0], ruled[1] + 1)):
             found.append(replace(piece, first=ruled[0], last=ruled[1]))
         else:
-            found.append(_centred(piece, taken, below, extents, em))
+            found.append(_centred(piece, taken, below, extents, heads, em))
     return found
 
 
@@ -152,7 +155,8 @@ def _ruled(piece: Placed, rule: Track, extents: Extents, em: float) -> tuple[int
     return (min(over), max(over)) if over and len(over) < len(extents) else None
 
 
-def _centred(piece: Placed, taken: set[int], below: set[int], extents: Extents, em: float) -> Placed:
+def _centred(piece: Placed, taken: set[int], below: set[int], extents: Extents, heads: Extents, em: float) -> Placed:
+    """A heading with the columns that it is centred over, if it is not so on its own column's text or heads."""
     low, high = piece.first, piece.last
     while low - 1 in below - taken:
         low -= 1
@@ -164,7 +168,7 @@ def _centred(piece: Placed, taken: set[int], below: set[int], extents: Extents, 
         for a in range(low, piece.first + 1)
         for b in range(piece.last, high + 1)
     ]
-    own = abs((extents[piece.first][0] + extents[piece.last][1]) / 2 - cx)
+    own = min(abs((e[piece.first][0] + e[piece.last][1]) / 2 - cx) for e in (extents, heads))
     off, first, last = min(options, key=lambda o: (o[0], o[2] - o[1]))
     close = off < 0.7 * em and own > max(0.9 * em, 2 * off)
     if (first, last) != (piece.first, piece.last) and (close or 3 * off < min(own, 4 * em)):

@@ -69,7 +69,7 @@ def _grid(
     bands = _bands(pieces, turned, cuts, borders, em)
     head, body = split_header(bands, extent)
     under = extents_of([[p.piece for p in row] for band in body for row in band.rows], borders, em, extents)
-    groups = header_groups(head, under, em)
+    groups = header_groups(head, under, extents, em)
     grid = Grid(box, [_flat(group) for group in groups], borders, _starts(head, groups), len(groups), em, extents)
     parted = boxed and len(body) > 1
     joiner = Joiner(extents, spacing_of([b.rows for b in body]), em, boxed=parted)
