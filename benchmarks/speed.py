@@ -76,7 +76,7 @@ def ocr(paths: list[str]) -> None:
     plain, reader = RapidOCR(), reader_for(OcrOptions())
     warm = np.full((64, 256, 3), 255, np.uint8)
     plain(warm)
-    reader.reading.engine.lines(warm)
+    reader.reading.engine.read(warm)
     raw, ours = [], []
     for path in paths:
         pixels = np.asarray(Image.open(path).convert("RGB"))[:, :, ::-1]

@@ -33,7 +33,8 @@ def glue(before: str, after: str) -> tuple[int, str]:
     """
     if not before or not after:
         return 0, ""
-    word = _WORD_BEFORE_HYPHEN.search(before)
+    # most lines end without a hyphen: looking at the last character first saves a search through each of them
+    word = _WORD_BEFORE_HYPHEN.search(before) if before[-1] in "-\u2010\u00ad" else None
     if word and after[0].isalpha():
         if before[-1] == "\u00ad" or (after[0].islower() and "-" not in word[1] and not word[1].isupper()):
             return 1, ""
