@@ -1,15 +1,11 @@
-"""Boxes, angles and polygons. The only module that knows shapely."""
+"""Boxes and angles."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from docai.types import Box, Page, Point
-
-if TYPE_CHECKING:
-    from shapely.geometry import Polygon
 
 
 def union(boxes: Iterable[Box]) -> Box:
@@ -20,22 +16,9 @@ def union(boxes: Iterable[Box]) -> Box:
     return Box(min(e[0] for e in edges), min(e[1] for e in edges), max(e[2] for e in edges), max(e[3] for e in edges))
 
 
-def intersection(a: Box, b: Box) -> Box | None:
-    """What two boxes share, or None where that has no area."""
-    left, top, right, bottom = max(a.l, b.l), max(a.t, b.t), min(a.r, b.r), min(a.b, b.b)
-    return Box(left, top, right, bottom) if left < right and top < bottom else None
-
-
 def overlap_area(a: Box, b: Box) -> float:
     """Area that two boxes share."""
     return max(0.0, min(a.r, b.r) - max(a.l, b.l)) * max(0.0, min(a.b, b.b) - max(a.t, b.t))
-
-
-def iou(a: Box, b: Box) -> float:
-    """Intersection over union, 0..1."""
-    shared = overlap_area(a, b)
-    total = a.area + b.area - shared
-    return shared / total if total > 0 else 0.0
 
 
 def inside(inner: Box, outer: Box) -> float:
@@ -101,15 +84,3 @@ def rotate_point(x: float, y: float, degrees: float, centre: Point) -> Point:
         centre[0] + dx * math.cos(angle) - dy * math.sin(angle),
         centre[1] + dx * math.sin(angle) + dy * math.cos(angle),
     )
-
-
-def polygon(points: Sequence[Point]) -> Polygon:
-    """A valid shapely polygon of `points`; self-crossing outlines are mended."""
-    from shapely.geometry import Polygon
-    from shapely.validation import make_valid
-
-    shape = Polygon(points)
-    if shape.is_valid:
-        return shape
-    parts = [g for g in getattr(make_valid(shape), "geoms", [make_valid(shape)]) if isinstance(g, Polygon)]
-    return max(parts, key=lambda g: g.area, default=shape.convex_hull)

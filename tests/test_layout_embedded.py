@@ -65,10 +65,10 @@ def test_turned_lines_in_the_margin_are_stamps() -> None:
     assert labels(DETECTOR.detect(page(), [*paragraph(50, 100, 550, 30), side], PageContent()))[-1] == "stamp"
 
 
-def test_a_listing_comes_before_its_caption() -> None:
+def test_a_caption_above_its_listing_is_read_first_as_printed() -> None:
     code = [line(text, 60, 330 + 12 * n, mono=True) for n, text in enumerate(("def f(x):", "return x", "f(1)"))]
     text = [*paragraph(50, 100, 550, 15), line("Listing 1: A function", 200, 305), *code, *paragraph(50, 400, 550, 15)]
-    assert labels(DETECTOR.detect(page(), text, PageContent())) == ["text", "code", "caption", "text"]
+    assert labels(DETECTOR.detect(page(), text, PageContent())) == ["text", "caption", "code", "text"]
 
 
 def test_a_rule_over_both_columns_parts_them() -> None:

@@ -117,7 +117,7 @@ class _Sheet:
         found: list[Found] = []
         for column in columns(rects, heads=heads, separators=self._separators(flow, fixed), em=em or None):
             found += self._column([items[i] for i in column], flow, body)
-        return _code_before_caption(with_title(found, self.page, self.body))
+        return with_title(found, self.page, self.body)
 
     def _stands_out(self, line: Line) -> bool:
         """Whether a line looks like a heading."""
@@ -166,16 +166,6 @@ def flowing(line: Line, flow: Flow) -> Line:
         return line
     words = tuple(replace(word, box=Box(*flow.rect(word.box))) for word in line.words)
     return replace(line, box=Box(*flow.rect(line.box)), words=words, vertical=False)
-
-
-def _code_before_caption(regions: list[Region]) -> list[Region]:
-    """A listing is read like a figure: first the thing, then what it is called, wherever that is printed."""
-    labels = [region.label for region in regions]
-    for n in range(len(regions) - 1):
-        if labels[n : n + 2] == [Label.CAPTION, Label.CODE] and labels[max(0, n - 1)] is not Label.CODE:
-            regions[n], regions[n + 1] = regions[n + 1], regions[n]
-            labels[n], labels[n + 1] = labels[n + 1], labels[n]
-    return regions
 
 
 def _without(lines: Sequence[Line], others: Sequence[Line]) -> list[Line]:

@@ -19,7 +19,6 @@ _DPI = 150  # of a rendered page: a hairline is a pixel wide
 _CONTRAST = 28  # grey levels by which a line differs from its surroundings; fainter ones are paper and JPEG noise
 _SHORTEST = 16  # pixels
 _PART_OF_SIDE = 45  # lines shorter than this part of the longer side are strokes of large letters
-_LARGE = 2400  # pixels: a longer side is halved (or more), as lines of such pages are several pixels thick
 _LEAN = 0.012  # height over width of a line that still counts as straight, about 0.7 degrees
 _CROWDED = 0.3  # share of a line that may have ink two pixels above or below it: more is text that stands on it
 
@@ -53,27 +52,6 @@ def pixel_rules(pixels: RGB) -> list[Rule]:
         Rule(Box(left, y, right, y), thick) for left, y, right, thick in _lines(flat, crossing_upright.T, shortest)
     ]
     return rules + [Rule(Box(x, t, x, b), thick) for t, x, b, thick in _lines(upright, crossing_flat.T, shortest)]
-
-
-def _shrunk(pixels: RGB, step: int) -> RGB:
-    """Every `step` x `step` pixels as one, the darkest of them, so that no thin line is lost."""
-    import cv2
-
-    dark = cv2.erode(pixels, np.ones((step, step), np.uint8), anchor=(0, 0))
-    return np.asarray(dark[::step, ::step], np.uint8)
-
-
-def _enlarged(rule: Rule, step: int) -> Rule:
-    box = rule.box
-    return Rule(Box(box.l * step, box.t * step, box.r * step, box.b * step), rule.width * step)
-
-
-def _darkest(pixels: RGB) -> Mask:
-    """The darkest channel, (H, W): a coloured line is dark in one of them at least."""
-    import cv2
-
-    red, green, blue = cv2.split(pixels)
-    return np.asarray(cv2.min(cv2.min(red, green), blue), np.uint8)
 
 
 def _thin(grey: Mask) -> Mask:

@@ -22,7 +22,6 @@ _PACKAGES = (
     "pypdfium2",
     "pillow",
     "numpy",
-    "shapely",
     "rapidocr",
     "onnxruntime",
     "opencv-python-headless",
