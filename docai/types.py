@@ -247,6 +247,7 @@ class PageContent:
     drawings: tuple[Box, ...] = ()  # bounds of other vector paths (charts, diagrams)
     links: tuple[Link, ...] = ()
     notes: tuple[str, ...] = ()  # what could not be read of the page
+    damage: str = ""  # of an image that is broken: what part of it could be decoded
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,6 +173,7 @@ def _content(said: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> PageConte
         _boxes(arrays, "drawings"),
         tuple(Link(Box(*box), str(target)) for box, target in said.get("links", ())),
         tuple(map(str, said.get("notes", ()))),
+        str(said.get("damage", "")),
     )
 
 

@@ -62,7 +62,7 @@ class ImageFileSource:
         self._check_size()
         self._frames = self._pages() if self._image.format in _PAGED else [0]
         self._note_animation()
-        self._decoded: tuple[int, NDArray[np.uint8], list[str]] | None = None
+        self._decoded: tuple[int, NDArray[np.uint8], dict[str, Any]] | None = None
 
     @property
     def page_count(self) -> int:
@@ -136,7 +136,7 @@ class ImageFileSource:
         """An image says nothing of its content; it is decoded here so that what is wrong with it is known."""
         self.pixels(index, 0)
         assert self._decoded is not None
-        return {"notes": self._decoded[2]}, {}
+        return self._decoded[2], {}
 
     def pixels(self, index: int, dpi: float) -> NDArray[np.uint8]:  # noqa: ARG002 - an image has its own resolution
         """A page as RGB (H, W, 3)."""
@@ -153,19 +153,22 @@ class ImageFileSource:
         except _BROKEN as error:
             raise InputError(f"the page is corrupt: {error}") from error
 
-    def _decode(self, index: int) -> tuple[NDArray[np.uint8], list[str]]:
-        notes: list[str] = []
+    def _decode(self, index: int) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+        broken: Exception | None = None
         try:
             self._image.load()
         except _BROKEN as error:
             self._load_what_is_there(index, error)
-            notes.append(f"the image is truncated: only a part of it could be read ({error})")
+            broken = error
         inverted = getattr(self._image, "tag_v2", {}).get(_PHOTOMETRIC) == 0
         pixels = np.asarray(to_rgb(_upright(self._image), inverted=inverted), np.uint8)
         if self.page_count == 1:  # let go of Pillow's own copy
             self._image.close()
             self._image = self._reopened()
-        return (_white_where_unread(pixels) if notes else pixels), notes
+        if broken is None:
+            return pixels, {}
+        pixels, damage = _white_where_unread(pixels)
+        return pixels, {"damage": damage, "notes": [f"the image is {damage} ({broken})"]}
 
     def _reopened(self) -> Image.Image:
         with _lenient():
@@ -250,17 +253,22 @@ def _unknown(brand: bytes) -> str:
     return "not a valid image: corrupt, truncated or of an unknown format"
 
 
-def _white_where_unread(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _white_where_unread(pixels: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], str]:
     """A truncated image with the rows at its ends that are of one colour, where nothing was read, in white.
 
-    Raises InputError where there is nothing else.
+    It comes with a word on what is left of it. Raises InputError where that is nothing.
     """
     read = np.flatnonzero((pixels != pixels[:, :1]).any(axis=(1, 2)))
     if not len(read):
         raise InputError("not a valid image: truncated before the first of its pixels")
     whitened = np.full_like(pixels, 255)
     whitened[read[0] : read[-1] + 1] = pixels[read[0] : read[-1] + 1]
-    return whitened
+    rows = len(pixels)
+    upper, lower = int(read[-1]) + 1, rows - int(read[0])
+    if upper == lower == rows:  # progressive images are refined row by row, all over
+        return whitened, f"truncated: its {rows} rows could be decoded only in part"
+    part = f"upper {upper}" if upper <= lower else f"lower {lower}"  # BMP and turned images begin at the bottom
+    return whitened, f"truncated: only the {part} of {rows} rows could be decoded"
 
 
 def _orientation(image: Image.Image) -> int:

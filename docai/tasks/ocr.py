@@ -130,6 +130,9 @@ class PageReader:
         regions = given.regions if given else self.detector.detect(reading.page, reading.lines, seen)
         blocks = assemble(reading.page, reading.lines, seen, regions)
         reasons = (*content.notes, *reading.reasons)
+        if content.damage and not reading.reasons and not any(block.text.strip() for block in blocks):
+            text = "and no text was found in them; get a whole copy of the file"
+            raise InputError(f"{source.name}, page {index + 1}: {content.damage}, {text}")
         outcome = PageOutcome(Status.DEGRADED, reasons) if reasons else PageOutcome()
         return PageResult(reading.page, tuple(blocks), outcome, links=reading.content.links)
 
