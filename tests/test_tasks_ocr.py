@@ -14,9 +14,10 @@ from docai.layout.detector import get_detector
 from docai.ocr.engines import Recognised
 from docai.ocr.reading import ReadOptions
 from docai.render.document import open_document
-from docai.tasks.ocr import PageReader, finish
+from docai.tasks.ocr import PageReader, finish, read_pages
 from docai.tasks.options import OcrOptions
 from docai.types import Box, Line, Status, Word
+from tests.conftest import make_pdf
 
 LINE = Line("word", Box(5, 5, 50, 15), (Word("word", Box(5, 5, 50, 15)),), 8.0, 0.9, "ocr:fake")
 
@@ -81,3 +82,13 @@ def test_an_image_without_text_is_none_the_worse() -> None:
     reader = PageReader(ReadOptions("auto", Engine()), get_detector("embedded"))
     with open_document(truncated(share=1.0)) as source:
         assert reader.result(source, 0).outcome.status is Status.OK
+
+
+@pytest.mark.parametrize("rotate", [0, 90, 180, 270])
+def test_a_page_that_is_shown_on_its_side_is_read_line_by_line_as_it_was_written(rotate: int) -> None:
+    said = ["The first of three lines", "A second line", "And one below"]
+    stream = " ".join(f"BT /F 16 Tf 80 {700 - 56 * n} Td ({text}) Tj ET" for n, text in enumerate(said))
+    with open_document(make_pdf([stream], (595, 842), f"/Rotate {rotate}")) as source:
+        (result,) = read_pages(source, OcrOptions())
+    assert [block.text for block in result.blocks] == said
+    assert (result.page.rotation, result.page.size) == (-rotate % 360, (595, 842))
