@@ -1,0 +1,37 @@
+"""What a vision tower gets for one image, and the shape of every processor that makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rgb = NDArray[np.uint8]  # (H, W, 3)
+Pixels = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ImageInput:
+    """One image, ready for its tower.
+
+    Packed towers take `pixels` (N, C*T*p*p): flattened patches, in the order in which the merger joins them, and
+    `grid` (t, h, w) in patches. Towers of a fixed size take `pixels` (tiles, H, W, 3) and no grid. `tokens` is the
+    number of rows that the connector makes of it, so the number of image tokens in the prompt (line breaks and other
+    marks between them are not counted). `extra` holds what only some families need, by name.
+    """
+
+    pixels: Pixels
+    tokens: int
+    grid: tuple[int, int, int] | None = None
+    extra: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
+
+
+class ImageProcessor(Protocol):
+    """Makes an `ImageInput` of an RGB picture; implementations are frozen dataclasses."""
+
+    def __call__(self, rgb: Rgb) -> ImageInput:
+        """The input of the tower for `rgb` (H, W, 3), uint8."""
+        ...

@@ -1,0 +1,1 @@
+"""Vision-language models: a family is data, the blocks are shared."""
