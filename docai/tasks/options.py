@@ -1,55 +1,18 @@
 """The options of every task, declared once: the command line, Python and the server all read these classes.
 
-A field's metadata says how it looks on the command line (`docai.cli.options` builds the parameters from it).
+A field's metadata says how it looks on the command line (`docai.cli.options` builds the parameters from it). What
+models are asked with is declared beside them, in `docai.vlm.request`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from docai.errors import UsageError
+from docai.options import check, option
 from docai.types import Limits
-
-
-def option(
-    default: Any,
-    help: str,
-    *,
-    flags: Sequence[str] = (),
-    choices: Sequence[str] = (),
-    least: float | None = None,
-    secret: bool = False,
-    variable: str = "",
-) -> Any:
-    """A dataclass field with what the command line needs to know of it.
-
-    `flags` replace the flag made of the field's name; `choices` are the values allowed, `least` is the lowest; a
-    `secret` is shown nowhere. `variable` replaces DOCAI_NAME, for an option that other commands have in another sense.
-    """
-    metadata = {
-        "help": help,
-        "flags": tuple(flags),
-        "choices": tuple(choices),
-        "least": least,
-        "secret": secret,
-        "variable": variable,
-    }
-    return field(default=default, metadata=metadata, repr=not secret)
-
-
-def check(options: Any) -> None:
-    """Raise UsageError for a value that its `option` does not allow."""
-    for declared in fields(options):
-        value, choices, least = getattr(options, declared.name), *(declared.metadata[k] for k in ("choices", "least"))
-        if value is None:
-            continue
-        if choices and value not in choices:
-            raise UsageError(f"{declared.name}: expected one of {', '.join(choices)}; got {value!r}")
-        if least is not None and not value >= least:  # `not >=` catches NaN
-            raise UsageError(f"{declared.name}: expected {least:g} or more; got {value:g}")
 
 
 _LIMITS = Limits()
