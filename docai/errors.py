@@ -3,6 +3,7 @@
 DocaiError
 ├── UsageError          2   the request itself makes no sense
 ├── DependencyMissing   3   a model, an extra package or a program is not installed
+│   └── CheckpointError  3   the files of a model are broken, or do not fit together
 ├── InputError          4   the document cannot be read
 │   ├── PasswordError   5   it is locked, and no (or a wrong) password came with it
 │   └── LimitExceeded   7   reading it would cross a limit
@@ -48,6 +49,10 @@ class DependencyMissing(DocaiError):
     """A model, an extra package or a program is not there; the message says how to get it."""
 
     exit_code = ExitCode.DEPENDENCY
+
+
+class CheckpointError(DependencyMissing):
+    """The files of a model are broken, or do not fit what its config says."""
 
 
 class InputError(DocaiError):

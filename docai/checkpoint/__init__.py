@@ -1,0 +1,1 @@
+"""Models on disk or on the hub: their files, their names, and how they become the weights of a module."""
