@@ -1,7 +1,221 @@
-"""The image processors of the families, made from a checkpoint's preprocessor_config.json."""
+"""Image processors made from a checkpoint's files; each function here gives a family its `images`.
+
+The names of preprocessor_config.json end in this file.
+"""
 
 from __future__ import annotations
 
-from docai.preprocess.inputs import ImageInput, ImageProcessor
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
-__all__ = ["ImageInput", "ImageProcessor"]
+from PIL import Image
+
+from docai.errors import DependencyMissing
+from docai.preprocess.inputs import ImageInput, ImageProcessor
+from docai.preprocess.normalize import CLIP_MEAN, CLIP_STD, HALF, Colour, Normalization
+from docai.preprocess.processors import CroppedImages, FittedImages, PackedImages, StretchedImages, TiledImages
+from docai.preprocess.resample import BICUBIC, BILINEAR
+from docai.preprocess.sizes import Size
+from docai.preprocess.tiles import PanAndScan
+
+__all__ = [
+    "ImageInput",
+    "ImageProcessor",
+    "Images",
+    "gemma_images",
+    "llava_images",
+    "pixtral_images",
+    "preprocessor_config",
+    "qwen_images",
+    "siglip_images",
+    "tiled_images",
+]
+
+Config = Mapping[str, Any]
+Images = Callable[[Config, Config], ImageProcessor]  # (preprocessor_config, config) -> processor
+
+PINPOINTS = [[336, 672], [672, 336], [672, 672], [1008, 336], [336, 1008]]  # LLaVA 1.6, sides in tiles of 336
+
+
+class HasFiles(Protocol):
+    """A checkpoint, as far as it is read here."""
+
+    def json_file(self, name: str) -> Any:
+        """The content of a JSON file of the checkpoint, None where it has none."""
+        ...
+
+
+def preprocessor_config(checkpoint: HasFiles) -> Config:
+    """What a checkpoint says of its image processor: in processor_config.json where newer files nest it, or alone."""
+    nested = (checkpoint.json_file("processor_config.json") or {}).get("image_processor")
+    return nested or checkpoint.json_file("preprocessor_config.json") or {}
+
+
+def qwen_images(
+    *,
+    patch: int = 14,
+    merge: int = 2,
+    temporal: int = 2,
+    mean: Colour = CLIP_MEAN,
+    std: Colour = CLIP_STD,
+    least_pixels: int = 56 * 56,
+    most_pixels: int = 28 * 28 * 1280,
+) -> Images:
+    """The Qwen-VL line; the arguments are what its configuration files may leave out."""
+
+    def build(prep: Config, config: Config) -> ImageProcessor:
+        size, vision = prep.get("size") or {}, config.get("vision_config") or {}
+        return PackedImages(
+            _normalization(prep, mean, std),
+            patch=prep.get("patch_size") or vision.get("patch_size") or patch,
+            merge=prep.get("merge_size") or vision.get("spatial_merge_size") or merge,
+            temporal=prep.get("temporal_patch_size") or vision.get("temporal_patch_size") or temporal,
+            least_pixels=prep.get("min_pixels") or size.get("shortest_edge") or size.get("min_pixels") or least_pixels,
+            most_pixels=prep.get("max_pixels") or size.get("longest_edge") or size.get("max_pixels") or most_pixels,
+            how=_resampling(prep, BICUBIC),
+        )
+
+    return build
+
+
+def llava_images(*, edge: int = 336, patch: int = 14) -> Images:
+    """LLaVA 1.5: CLIP's crop, or what its other towers ask for (SigLIP a stretch, Pixtral its own)."""
+
+    def build(prep: Config, config: Config) -> ImageProcessor:
+        vision = config.get("vision_config") or {}
+        if str(vision.get("model_type", "")).startswith("pixtral"):
+            return pixtral_images()(prep, config)
+        side = vision.get("image_size") or edge
+        size = _size(prep.get("crop_size") or prep.get("size"), side)
+        tokens = _tower_tokens(size, vision.get("patch_size") or patch, config)
+        if "height" in (prep.get("size") or {}) and not prep.get("do_center_crop"):
+            return StretchedImages(_normalization(prep, HALF, HALF), size, tokens, _resampling(prep, BICUBIC))
+        return CroppedImages(
+            _normalization(prep, CLIP_MEAN, CLIP_STD),
+            edge=_size(prep.get("size"), side)[0],
+            crop=size,
+            tokens=tokens,
+            how=_resampling(prep, BICUBIC),
+            square=bool(prep.get("do_pad")),
+        )
+
+    return build
+
+
+def tiled_images(*, edge: int = 336, patch: int = 14) -> Images:
+    """LLaVA 1.6 (NeXT): the picture whole and in tiles."""
+
+    def build(prep: Config, config: Config) -> ImageProcessor:
+        vision = config.get("vision_config") or {}
+        choices = prep.get("image_grid_pinpoints") or config.get("image_grid_pinpoints") or PINPOINTS
+        tile = _size(prep.get("crop_size") or prep.get("size"), vision.get("image_size") or edge)[0]
+        return TiledImages(
+            _normalization(prep, CLIP_MEAN, CLIP_STD),
+            tile=tile,
+            patch=vision.get("patch_size") or patch,
+            choices=tuple((height, width) for height, width in choices),
+            how=_resampling(prep, BICUBIC),
+        )
+
+    return build
+
+
+def siglip_images(*, edge: int = 224, patch: int = 14) -> Images:
+    """PaliGemma: stretched to a square, a token for each patch."""
+
+    def build(prep: Config, config: Config) -> ImageProcessor:
+        vision = config.get("vision_config") or {}
+        size = _size(prep.get("size"), vision.get("image_size") or edge)
+        side = vision.get("patch_size") or patch
+        tokens = (size[0] // side) * (size[1] // side)
+        return StretchedImages(_normalization(prep, HALF, HALF), size, tokens, _resampling(prep, BICUBIC))
+
+    return build
+
+
+def gemma_images(*, edge: int = 896, tokens: int = 256) -> Images:
+    """Gemma 3: stretched to a square whose patches are pooled to a fixed number of tokens."""
+
+    def build(prep: Config, config: Config) -> ImageProcessor:
+        vision = config.get("vision_config") or {}
+        return StretchedImages(
+            _normalization(prep, HALF, HALF),
+            _size(prep.get("size"), vision.get("image_size") or edge),
+            tokens=config.get("mm_tokens_per_image") or tokens,
+            how=_resampling(prep, BILINEAR),
+            pan=_pan_and_scan(prep) if prep.get("do_pan_and_scan") else None,
+        )
+
+    return build
+
+
+def pixtral_images(*, patch: int = 16, edge: int = 1024) -> Images:
+    """Pixtral and Mistral 3: the longest side bounded, whole patches (of `spatial_merge_size` each way)."""
+
+    def build(prep: Config, config: Config) -> ImageProcessor:
+        vision, size = config.get("vision_config") or {}, prep.get("size") or {}
+        return FittedImages(
+            _normalization(prep, CLIP_MEAN, CLIP_STD),
+            patch=vision.get("patch_size") or _size(prep.get("patch_size"), patch)[0],
+            merge=config.get("spatial_merge_size") or 1,
+            edge=size.get("longest_edge") or size.get("height") or vision.get("image_size") or edge,
+            how=_resampling(prep, BICUBIC),
+        )
+
+    return build
+
+
+def _normalization(prep: Config, mean: Colour, std: Colour) -> Normalization:
+    scale = prep.get("rescale_factor") or 1 / 255
+    scale = scale if prep.get("do_rescale", True) else 1.0
+    if not prep.get("do_normalize", True):
+        return Normalization(scale=scale)
+    return Normalization(_colour(prep.get("image_mean"), mean), _colour(prep.get("image_std"), std), scale)
+
+
+def _colour(value: Any, default: Colour) -> Colour:
+    if value is None:
+        return default
+    if isinstance(value, int | float):
+        return (float(value),) * 3
+    red, green, blue = value
+    return float(red), float(green), float(blue)
+
+
+def _resampling(prep: Config, default: Image.Resampling) -> Image.Resampling:
+    number = prep.get("resample")
+    if number is None:
+        return default
+    try:
+        return Image.Resampling(number)
+    except ValueError:
+        known = ", ".join(f"{how.value} ({how.name.lower()})" for how in Image.Resampling)
+        raise DependencyMissing(
+            f"the checkpoint asks for the resampling filter {number}, which Pillow does not have; it has {known}"
+        ) from None
+
+
+def _size(value: Any, default: int) -> Size:
+    """(height, width) of the forms that files have: a number, {height, width} or {shortest_edge}."""
+    if value is None:
+        return default, default
+    if isinstance(value, int):
+        return value, value
+    height = int(value.get("height") or value.get("shortest_edge") or default)
+    return height, int(value.get("width") or height)
+
+
+def _tower_tokens(size: Size, patch: int, config: Config) -> int:
+    """Rows of a tower of CLIP's kind: `default` drops its first row, the class token where it has one."""
+    has_class = str((config.get("vision_config") or {}).get("model_type", "clip")).startswith("clip")
+    dropped = bool(config.get("vision_feature_select_strategy", "default") == "default")
+    return (size[0] // patch) * (size[1] // patch) + has_class - dropped
+
+
+def _pan_and_scan(prep: Config) -> PanAndScan:
+    default = PanAndScan()
+    return PanAndScan(
+        prep.get("pan_and_scan_min_crop_size") or default.least_side,
+        prep.get("pan_and_scan_max_num_crops") or default.most_crops,
+        prep.get("pan_and_scan_min_ratio_to_activate") or default.least_ratio,
+    )

@@ -1,0 +1,30 @@
+"""Pictures cut into the flattened patches of packed towers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from docai.preprocess.inputs import Pixels
+
+
+def flat_patches(frames: Pixels, patch: int, *, temporal: int = 1, merge: int = 1) -> Pixels:
+    """`frames` (T, H, W, C) as rows of patches (N, C * temporal * patch * patch), and each row in (C, T, p, p) order.
+
+    `temporal` frames make one patch; a last group that is not full repeats the last frame (so a still image is
+    doubled). The patches of each merge x merge block follow each other, as the merger takes them; blocks go by rows.
+    """
+    frames = np.concatenate([frames, np.repeat(frames[-1:], -len(frames) % temporal, axis=0)])
+    count, height, width, channels = frames.shape
+    split = frames.reshape(
+        count // temporal,
+        temporal,
+        height // patch // merge,
+        merge,
+        patch,
+        width // patch // merge,
+        merge,
+        patch,
+        channels,
+    )
+    ordered = split.transpose(0, 2, 5, 3, 6, 8, 1, 4, 7)  # (t, gh, gw, mh, mw, C, T, p, p)
+    return ordered.reshape(-1, channels * temporal * patch * patch)

@@ -1,0 +1,128 @@
+"""The image processors: a few shapes of the same steps, whose sizes and colours the families give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+from docai.preprocess.inputs import ImageInput, Pixels, Rgb
+from docai.preprocess.normalize import Normalization
+from docai.preprocess.patches import flat_patches
+from docai.preprocess.resample import BICUBIC, resize
+from docai.preprocess.sizes import Size, best_resolution, fit_within, longest_edge, smart_resize, unpadded
+from docai.preprocess.tiles import PanAndScan, pad_to, resize_crop, split_tiles
+
+
+@dataclass(frozen=True, slots=True)
+class PackedImages:
+    """Native resolution: the area kept within bounds, cut into patches (Qwen2-VL and its line)."""
+
+    normalize: Normalization
+    patch: int
+    merge: int
+    temporal: int
+    least_pixels: int
+    most_pixels: int
+    how: Image.Resampling = BICUBIC
+
+    def __call__(self, rgb: Rgb) -> ImageInput:
+        """Patches (N, 3 * temporal * patch * patch) and their grid (1, h, w)."""
+        size = smart_resize(_size(rgb), self.patch * self.merge, least=self.least_pixels, most=self.most_pixels)
+        pixels = self.normalize(resize(rgb, size, self.how))
+        return _packed(pixels, self.patch, self.merge, self.temporal)
+
+
+@dataclass(frozen=True, slots=True)
+class FittedImages:
+    """Native resolution: the longest side kept within `edge`, cut into patches (Pixtral, Mistral 3)."""
+
+    normalize: Normalization
+    patch: int
+    merge: int
+    edge: int
+    how: Image.Resampling = BICUBIC
+
+    def __call__(self, rgb: Rgb) -> ImageInput:
+        """Patches (N, 3 * patch * patch), in merge x merge blocks, and their grid (1, h, w)."""
+        size = longest_edge(_size(rgb), self.edge, self.patch * self.merge)
+        return _packed(self.normalize(resize(rgb, size, self.how)), self.patch, self.merge, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class CroppedImages:
+    """The shorter side to `edge`, then the middle (CLIP, LLaVA 1.5); with `square`, first padded to a square."""
+
+    normalize: Normalization
+    edge: int
+    crop: Size
+    tokens: int
+    how: Image.Resampling = BICUBIC
+    square: bool = False
+
+    def __call__(self, rgb: Rgb) -> ImageInput:
+        """One picture, (1, H, W, 3)."""
+        if self.square:
+            # the colour that normalises to nearly nothing
+            colour = tuple(int(value * 255) for value in self.normalize.mean)
+            rgb = pad_to(rgb, (max(_size(rgb)),) * 2, colour=colour)  # type: ignore[arg-type]  # three channels
+        cropped = resize_crop(rgb, self.edge, self.crop, self.how)
+        return ImageInput(self.normalize(cropped)[None], self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class StretchedImages:
+    """Stretched to one size, whatever the shape (SigLIP, PaliGemma, Gemma 3); with `pan`, crops of long ones too."""
+
+    normalize: Normalization
+    size: Size
+    tokens: int
+    how: Image.Resampling = BICUBIC
+    pan: PanAndScan | None = None
+
+    def __call__(self, rgb: Rgb) -> ImageInput:
+        """The picture and its crops, (1 + crops, H, W, 3); `tokens` is that of all of them."""
+        parts = [rgb, *(self.pan.crops(rgb) if self.pan else ())]
+        pixels = self.normalize(np.stack([resize(part, self.size, self.how) for part in parts]))
+        return ImageInput(pixels, self.tokens * len(parts))
+
+
+@dataclass(frozen=True, slots=True)
+class TiledImages:
+    """The whole picture at the tower's size, then tiles of it at the best of some larger sizes (LLaVA 1.6 anyres)."""
+
+    normalize: Normalization
+    tile: int
+    patch: int
+    choices: tuple[Size, ...]
+    how: Image.Resampling = BICUBIC
+
+    def __call__(self, rgb: Rgb) -> ImageInput:
+        """Tiles (1 + rows * columns, tile, tile, 3), the whole picture first.
+
+        extra: `size` (h, w) of the picture in pixels, `tiles` (rows, columns), and `crop` (top, left, height, width),
+        what the picture covers of the features of all tiles put together. The rows of that crop end in a line break,
+        which is counted in `tokens`.
+        """
+        size, side = _size(rgb), self.tile // self.patch
+        target = best_resolution(size, self.choices)
+        fitted = pad_to(resize(rgb, fit_within(size, target), self.how), target)
+        parts = [resize(rgb, (self.tile, self.tile), self.how), *split_tiles(fitted, self.tile)]
+        layout = target[0] // self.tile, target[1] // self.tile
+        crop = unpadded(size, (layout[0] * side, layout[1] * side))
+        return ImageInput(
+            self.normalize(np.stack(parts)),
+            tokens=side * side + crop[2] * (crop[3] + 1),
+            extra={"size": np.array(size), "tiles": np.array(layout), "crop": np.array(crop)},
+        )
+
+
+def _size(rgb: Rgb) -> Size:
+    return rgb.shape[0], rgb.shape[1]
+
+
+def _packed(pixels: Pixels, patch: int, merge: int, temporal: int) -> ImageInput:
+    height, width = pixels.shape[0] // patch, pixels.shape[1] // patch
+    rows = flat_patches(pixels[None], patch, temporal=temporal, merge=merge)
+    return ImageInput(rows, height * width // merge**2, grid=(1, height, width))

@@ -1,0 +1,86 @@
+"""How large a picture becomes before a tower reads it: the sizing rules, all in (height, width) pixels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from docai.errors import InputError
+
+Size = tuple[int, int]  # (height, width)
+
+STEEPEST = 200  # Qwen2-VL's own limit: above it, a side would be less than a patch for any area that the model takes
+
+
+def smart_resize(size: Size, factor: int, *, least: int, most: int) -> Size:
+    """Sides that are multiples of `factor`, the area between `least` and `most`, the shape kept as far as possible.
+
+    The rule of Qwen2-VL (Python's rounding to even included).
+    """
+    height, width = size
+    if max(size) > STEEPEST * min(size):
+        raise InputError(
+            f"the image is {width} x {height} px: this model reads images whose sides differ by at most "
+            f"{STEEPEST} times; crop or pad it"
+        )
+    tall, wide = round(height / factor) * factor, round(width / factor) * factor
+    if tall * wide > most:
+        shrink = math.sqrt(height * width / most)
+        tall = math.floor(height / shrink / factor) * factor
+        wide = math.floor(width / shrink / factor) * factor
+    elif tall * wide < least:
+        grow = math.sqrt(least / (height * width))
+        tall = math.ceil(height * grow / factor) * factor
+        wide = math.ceil(width * grow / factor) * factor
+    return max(factor, tall), max(factor, wide)
+
+
+def shortest_edge(size: Size, edge: int) -> Size:
+    """The shorter side becomes `edge`, the other follows (cut, not rounded: torchvision's rule)."""
+    height, width = size
+    if width <= height:
+        return int(edge * height / width), edge
+    return edge, int(edge * width / height)
+
+
+def longest_edge(size: Size, edge: int, factor: int) -> Size:
+    """Shrunk until both sides fit in `edge`, then each grown to the next multiple of `factor` (Pixtral's rule)."""
+    height, width = size
+    ratio = max(size) / edge
+    if ratio > 1:
+        height, width = math.floor(height / ratio), math.floor(width / ratio)
+    return max(1, -(-height // factor)) * factor, max(1, -(-width // factor)) * factor
+
+
+def fit_within(size: Size, box: Size) -> Size:
+    """The largest size of the same shape that fits in `box`; one of its sides is the box's (LLaVA-NeXT's rule)."""
+    (height, width), (box_height, box_width) = size, box
+    scale_w, scale_h = box_width / width, box_height / height
+    if scale_w < scale_h:
+        return min(math.ceil(height * scale_w), box_height), box_width
+    return box_height, min(math.ceil(width * scale_h), box_width)
+
+
+def best_resolution(size: Size, choices: Sequence[Size]) -> Size:
+    """The choice that keeps most of the picture's pixels, and of those the one that wastes fewest (LLaVA-NeXT)."""
+    height, width = size
+
+    def rank(choice: Size) -> tuple[int, int]:
+        scale = min(choice[1] / width, choice[0] / height)
+        kept = min(int(width * scale) * int(height * scale), width * height)
+        return kept, kept - choice[0] * choice[1]
+
+    return max(choices, key=rank)
+
+
+def unpadded(size: Size, grid: Size) -> tuple[int, int, int, int]:
+    """(top, left, height, width) of what a picture of `size` covers of a feature `grid` that it was centred in.
+
+    LLaVA-NeXT's rule: the padding is the same on both sides, so that an odd rest stays in.
+    """
+    (height, width), (rows, columns) = size, grid
+    if width / height > columns / rows:
+        top = (rows - int(round(height * (columns / width), 7))) // 2
+        return top, 0, rows - 2 * top, columns
+    left = (columns - int(round(width * (rows / height), 7))) // 2
+    return 0, left, rows, columns - 2 * left
