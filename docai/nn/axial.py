@@ -1,0 +1,57 @@
+"""Rotary embedding over the rows and columns of a grid of patches: each turns half of a head's pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class AxialRope:
+    """The frequencies theta^(-2i/d) of a head of width d are divided among rows and columns.
+
+    Both take those with even i (Qwen2-VL, arXiv:2409.12191), or, `staggered`, columns those with odd i (Pixtral,
+    arXiv:2410.07073). Pairs are halves of the head, (i, i + d/2): the first half of them for rows.
+    """
+
+    theta: float = 10_000.0
+    staggered: bool = False
+
+    def frequencies(self, width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Radians a row and radians a column, (width/4,) each."""
+        all_of_them = self.theta ** -(np.arange(0, width, 2, dtype=np.float64) / width)
+        return all_of_them[0::2], all_of_them[1::2] if self.staggered else all_of_them[0::2]
+
+    def angles(self, rows: NDArray[np.int32], columns: NDArray[np.int32], width: int) -> NDArray[np.float32]:
+        """(N, width/2) radians for patches in these rows and columns, (N,) each."""
+        per_row, per_column = self.frequencies(width)
+        return np.concatenate([rows[:, None] * per_row, columns[:, None] * per_column], axis=1).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Turns heads by given angles: `cos` (N, 1, 1, d/2) and `sin` (N, 1, 2, d/2), the first of its two negated."""
+
+    cos: mx.array
+    sin: mx.array
+
+    @classmethod
+    def by(cls, angles: NDArray[np.float32]) -> Turn:
+        """For `angles` (N, d/2)."""
+        sin = np.sin(angles)[:, None]
+        return cls(mx.array(np.cos(angles)[:, None, None]), mx.array(np.stack([-sin, sin], axis=2)))
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """x (N, heads, d) -> the same, turned; computed in float32."""
+        halves = x.reshape(*x.shape[:-1], 2, -1)
+        return _turned(halves, halves[..., ::-1, :], self.cos, self.sin).reshape(x.shape)
+
+
+@partial(mx.compile, shapeless=True)
+def _turned(x: mx.array, swapped: mx.array, cos: mx.array, sin: mx.array) -> mx.array:
+    """(a, b) -> (a cos - b sin, b cos + a sin), as one kernel that copies nothing."""
+    return (x.astype(mx.float32) * cos + swapped.astype(mx.float32) * sin).astype(x.dtype)

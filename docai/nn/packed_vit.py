@@ -1,0 +1,159 @@
+"""A vision transformer over the patches of images of any size, packed one after another (NaViT, arXiv:2307.06304)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import mlx.core as mx
+import mlx.nn as nn
+import numpy as np
+
+from docai.nn.axial import AxialRope, Turn
+from docai.nn.grids import Grid, in_blocks, interpolated, layout
+from docai.nn.linear import joined
+from docai.nn.mlp import Mlp, MlpSpec
+from docai.nn.norm import NormKind, norm
+from docai.nn.segments import Run, attend_segments
+
+
+@dataclass(frozen=True, slots=True)
+class PackedVitSpec:
+    """A tower. `patch` is in pixels; a patch spans `frames` of a clip (an image counts as equal frames).
+
+    Patches come in blocks of `merge` x `merge` (see `docai.nn.grids`). `positions`: the side of a square table of
+    learned positions that is stretched to each image, 0 for none. `window`: the side of attention windows in blocks, 0
+    for none; then `full_layers` are those that see a whole image nevertheless. The outputs of `taps` are given too.
+    """
+
+    hidden: int
+    layers: int
+    heads: int
+    mlp: MlpSpec
+    patch: int
+    frames: int = 2
+    channels: int = 3
+    merge: int = 2
+    norm: NormKind = "layer"
+    norm_eps: float = 1e-6
+    patch_bias: bool = False
+    attention_bias: bool = True
+    rope: AxialRope = field(default_factory=AxialRope)
+    positions: int = 0
+    window: int = 0
+    full_layers: tuple[int, ...] = ()
+    taps: tuple[int, ...] = ()
+    pre_norm: bool = False
+    post_norm: bool = False
+
+    @property
+    def head_dim(self) -> int:
+        return self.hidden // self.heads
+
+    @property
+    def patch_values(self) -> int:
+        """Numbers in a flattened patch: (channels, frames, patch, patch)."""
+        return self.channels * self.frames * self.patch**2
+
+
+class Encoded(NamedTuple):
+    """What a tower makes of its patches: `rows` (N, D), and the same after each of the layers in `taps`."""
+
+    rows: mx.array
+    taps: tuple[mx.array, ...] = ()
+
+
+class PackedAttention(nn.Module):
+    """Names: q, k, v, o."""
+
+    def __init__(self, spec: PackedVitSpec) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.o = (
+            nn.Linear(spec.hidden, spec.hidden, bias=spec.attention_bias) for _ in range(4)
+        )
+        self._heads, self._scale = spec.heads, spec.head_dim**-0.5
+
+    def fuse(self) -> None:
+        """Join q, k and v; done once, after the weights are loaded."""
+        one = joined((self.q, self.k, self.v))
+        if one is not None:
+            self.qkv = one
+            del self.q, self.k, self.v
+
+    def __call__(self, x: mx.array, turn: Turn, segments: Sequence[Run]) -> mx.array:
+        """x (N, D) -> (N, D)"""
+        parts = mx.split(self.qkv(x), 3, axis=-1) if "qkv" in self else [layer(x) for layer in (self.q, self.k, self.v)]
+        q, k, v = (a.reshape(len(x), self._heads, -1) for a in parts)  # (N, heads, d)
+        return self.o(attend_segments(turn(q), turn(k), v, segments, self._scale))
+
+
+class PackedBlock(nn.Module):
+    """Names: norm1, attn, norm2, mlp."""
+
+    def __init__(self, spec: PackedVitSpec) -> None:
+        super().__init__()
+        self.norm1 = norm(spec.norm, spec.hidden, spec.norm_eps)
+        self.attn = PackedAttention(spec)
+        self.norm2 = norm(spec.norm, spec.hidden, spec.norm_eps)
+        self.mlp = Mlp(spec.hidden, spec.mlp)
+
+    def __call__(self, x: mx.array, turn: Turn, segments: Sequence[Run]) -> mx.array:
+        x = x + self.attn(self.norm1(x), turn, segments)
+        return x + self.mlp(self.norm2(x))
+
+
+class PackedVit(nn.Module):
+    """Names: patch, positions, pre_norm, blocks, post_norm; those that the spec asks for."""
+
+    def __init__(self, spec: PackedVitSpec) -> None:
+        super().__init__()
+        self.patch = nn.Linear(spec.patch_values, spec.hidden, bias=spec.patch_bias)
+        if spec.positions:
+            self.positions = nn.Embedding(spec.positions**2, spec.hidden)
+        if spec.pre_norm:
+            self.pre_norm = norm(spec.norm, spec.hidden, spec.norm_eps)
+        self.blocks = [PackedBlock(spec) for _ in range(spec.layers)]
+        if spec.post_norm:
+            self.post_norm = norm(spec.norm, spec.hidden, spec.norm_eps)
+        self._spec = spec
+
+    def fuse(self) -> None:
+        """Join what each block can; done once, after the weights are loaded."""
+        for block in self.blocks:
+            block.attn.fuse()
+            block.mlp.fuse()
+
+    def encode(self, patches: mx.array, grids: Sequence[Grid]) -> Encoded:
+        """patches (N, channels * frames * patch * patch) of images with these grids -> their rows, in their order."""
+        spec = self._spec
+        plan = layout(grids, spec.merge, spec.window)
+        turn = Turn.by(spec.rope.angles(plan.rows, plan.columns, spec.head_dim))
+        x = self._embedded(patches, grids)
+        x = x if plan.order is None else x[mx.array(plan.order)]
+        back = None if plan.back is None else mx.array(plan.back)
+        taps = []
+        for number, block in enumerate(self.blocks):
+            whole = not spec.window or number in spec.full_layers
+            x = block(x, turn, plan.steps if whole else plan.windows)
+            if number in spec.taps:
+                taps.append(x if back is None else x[back])
+        x = x if back is None else x[back]
+        return Encoded(self.post_norm(x) if spec.post_norm else x, tuple(taps))
+
+    def _embedded(self, patches: mx.array, grids: Sequence[Grid]) -> mx.array:
+        """(N, D), in the order of the patches."""
+        x = self.patch(patches.astype(self.blocks[0].norm1.weight.dtype))
+        if self._spec.positions:
+            x = x + mx.concatenate([self._stretched(grid) for grid in grids]).astype(x.dtype)
+        return self.pre_norm(x) if self._spec.pre_norm else x
+
+    def _stretched(self, grid: Grid) -> mx.array:
+        """The table of positions, sampled at the patches of one image: (t * h * w, D)"""
+        side, (steps, h, w) = self._spec.positions, grid
+        table = self.positions(mx.arange(side**2)).astype(mx.float32).reshape(side, -1)
+        over_rows, over_columns = (mx.array(matrix) for matrix in interpolated(grid, side))
+        sampled = (over_rows @ table).reshape(h, side, -1)
+        order = in_blocks(np.arange(h * w, dtype=np.int32).reshape(h, w), self._spec.merge)
+        flat = (over_columns @ sampled).reshape(h * w, -1)[mx.array(order)]
+        return mx.tile(flat, (steps, 1)) if steps > 1 else flat

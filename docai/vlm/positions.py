@@ -1,0 +1,106 @@
+"""Positions of a prompt's tokens for rotary embeddings with three axes (MRoPE: time, height, width).
+
+Text counts on along all three axes at once. The tokens of an image or a clip span a box: each axis counts from the
+position where the box begins, and what follows begins one after the highest position in it (Qwen2-VL, arXiv:2409.12191,
+section 2.1). So a prompt with images has fewer positions than tokens; the difference is the request's `delta`, which
+every later token needs. transformers 5.x lets text that follows a clip begin after its longer side instead, even where
+its time went further; the models were trained with the former.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ids = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """The tokens of one image or clip: `frames` x `rows` x `columns` of them, `step` positions of time per frame."""
+
+    frames: int
+    rows: int
+    columns: int
+    step: float = 1.0
+
+    @property
+    def tokens(self) -> int:
+        return self.frames * self.rows * self.columns
+
+    def positions(self) -> Ids:
+        """(3, tokens), from 0. Times are cut to whole numbers after they are multiplied, as in training."""
+        time = (np.arange(self.frames, dtype=np.float64) * self.step).astype(np.int32)
+        axes = np.meshgrid(time, np.arange(self.rows), np.arange(self.columns), indexing="ij")
+        return np.stack(axes).reshape(3, -1).astype(np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Of the tokens of a prompt: `ids` (3, L), and what is added to a later token's place to get its position."""
+
+    ids: Ids
+    delta: int
+
+
+def box_of(
+    grid: tuple[int, int, int], merge: int, *, seconds: float | None = None, per_second: float | None = None
+) -> Box:
+    """The box of an image or clip whose `grid` (t, h, w) counts patches; `merge` x `merge` of them make a token.
+
+    With `seconds` between the steps of a clip and a model that knows `per_second` positions of time (Qwen2.5-VL), time
+    is measured; otherwise it counts the steps.
+    """
+    t, h, w = grid
+    step = 1.0 if seconds is None or per_second is None else seconds * per_second
+    return Box(t, h // merge, w // merge, step)
+
+
+def frames_of(box: Box) -> tuple[Box, ...]:
+    """A clip as one box per step, for models that read a time stamp before each of them (Qwen3-VL)."""
+    return (Box(1, box.rows, box.columns),) * box.frames
+
+
+def mrope_positions(tokens: Sequence[int], vision_tokens: Iterable[int], boxes: Sequence[Box]) -> Positions:
+    """The positions of `tokens`, in which the runs of `vision_tokens` are the tokens of `boxes`, in that order."""
+    is_vision = np.isin(np.asarray(tokens, dtype=np.int64), list(vision_tokens))
+    parts: list[Ids] = []
+    start = 0
+    for part in _parts(is_vision, boxes):
+        ids = _text(part) if isinstance(part, int) else part.positions()
+        parts.append(ids + np.int32(start))
+        start = int(parts[-1].max()) + 1
+    ids = np.concatenate(parts, axis=1) if parts else _text(0)
+    return Positions(ids, start - len(tokens))
+
+
+def _text(length: int) -> Ids:
+    return np.broadcast_to(np.arange(length, dtype=np.int32), (3, length))
+
+
+def _parts(is_vision: NDArray[np.bool_], boxes: Sequence[Box]) -> Iterator[int | Box]:
+    """The lengths of the stretches of text and the boxes, as they follow each other, without empty stretches."""
+    left = iter(boxes)
+    at, total = 0, len(is_vision)
+    starts = np.flatnonzero(is_vision)
+    while at < total:
+        if is_vision[at]:
+            box = next(left, None)
+            if box is None or not is_vision[at : at + box.tokens].all() or at + box.tokens > total:
+                raise AssertionError(f"the vision tokens at {at} are not those of {box}")
+            yield box
+            at += box.tokens
+        else:
+            following = starts[np.searchsorted(starts, at) :]
+            end = int(following[0]) if following.size else total
+            yield end - at
+            at = end
+    assert next(left, None) is None, "a box has no tokens in the prompt"
+
+
+def later_positions(offset: int, length: int, delta: int) -> Ids:
+    """(3, length): the positions of text that comes `offset` tokens into a sequence whose prompt had this `delta`."""
+    return _text(length) + np.int32(offset + delta)
