@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from docai.preprocess.inputs import ImageInput
+
 Ids = NDArray[np.int32]
 
 
@@ -46,22 +48,32 @@ class Positions:
     delta: int
 
 
-def box_of(
-    grid: tuple[int, int, int], merge: int, *, seconds: float | None = None, per_second: float | None = None
-) -> Box:
-    """The box of an image or clip whose `grid` (t, h, w) counts patches; `merge` x `merge` of them make a token.
+@dataclass(frozen=True, slots=True)
+class MropeSpec:
+    """How a family counts. `merge` x `merge` patches make a token.
 
-    With `seconds` between the steps of a clip and a model that knows `per_second` positions of time (Qwen2.5-VL), time
-    is measured; otherwise it counts the steps.
+    The steps of a clip count one by one or, where the family has `per_second` positions of time and the clip says how
+    many seconds lie between them, by the clock (Qwen2.5-VL). `stamped`: a time stamp is written before each step of a
+    clip, so that each is a box of its own (Qwen3-VL).
     """
-    t, h, w = grid
-    step = 1.0 if seconds is None or per_second is None else seconds * per_second
-    return Box(t, h // merge, w // merge, step)
 
+    merge: int
+    per_second: float | None = None
+    stamped: bool = False
 
-def frames_of(box: Box) -> tuple[Box, ...]:
-    """A clip as one box per step, for models that read a time stamp before each of them (Qwen3-VL)."""
-    return (Box(1, box.rows, box.columns),) * box.frames
+    def boxes(self, image: ImageInput) -> tuple[Box, ...]:
+        """The boxes of tokens of an image or clip in a prompt; `extra["seconds"]` lie between the steps of a clip."""
+        assert image.grid is not None, "these positions need the grid of an image's patches"
+        t, h, w = image.grid
+        rows, columns = h // self.merge, w // self.merge
+        if self.stamped:
+            return (Box(1, rows, columns),) * t
+        timed = self.per_second is not None and "seconds" in image.extra
+        return (Box(t, rows, columns, self.per_second * float(image.extra["seconds"]) if timed else 1.0),)
+
+    def positions(self, tokens: Sequence[int], vision_tokens: Iterable[int], images: Iterable[ImageInput]) -> Positions:
+        """Those of a prompt with these images and clips, in the order in which their tokens come."""
+        return mrope_positions(tokens, vision_tokens, [box for image in images for box in self.boxes(image)])
 
 
 def mrope_positions(tokens: Sequence[int], vision_tokens: Iterable[int], boxes: Sequence[Box]) -> Positions:
@@ -99,8 +111,3 @@ def _parts(is_vision: NDArray[np.bool_], boxes: Sequence[Box]) -> Iterator[int |
             yield end - at
             at = end
     assert next(left, None) is None, "a box has no tokens in the prompt"
-
-
-def later_positions(offset: int, length: int, delta: int) -> Ids:
-    """(3, length): the positions of text that comes `offset` tokens into a sequence whose prompt had this `delta`."""
-    return _text(length) + np.int32(offset + delta)
