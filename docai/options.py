@@ -23,8 +23,8 @@ def option(
     """A dataclass field with what the command line needs to know of it.
 
     `flags` replace the flag made of the field's name; `choices` are the values allowed, `least` and `most` the
-    lowest and the highest; a `secret` is shown nowhere. `variable` replaces DOCAI_NAME, for an option that other commands
-    have in another sense.
+    lowest and the highest; a `secret` is shown nowhere. `variable` replaces DOCAI_NAME, for an option that other
+    commands have in another sense.
     """
     metadata = {
         "help": help,

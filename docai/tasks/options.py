@@ -14,7 +14,6 @@ from docai.errors import UsageError
 from docai.options import check, option
 from docai.types import Limits
 
-
 _LIMITS = Limits()
 
 

@@ -1,0 +1,195 @@
+"""What a model is asked with, and what it answers with. Nothing here needs MLX: the command line reads it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from docai.errors import InputError, UsageError
+from docai.options import check, option
+
+FinishReason = Literal["stop", "length", "loop", "cancelled"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sampling:
+    """How the next token is chosen.
+
+    The order is that of transformers: penalties, bias and bans first, then temperature, top-k, top-p, min-p.
+    """
+
+    temperature: float = option(0.0, "0 takes the likeliest token; more is freer.", least=0, most=100)
+    top_k: int = option(0, "Choose among this many of the likeliest tokens; 0 is all.", least=0)
+    top_p: float = option(1.0, "Choose among the likeliest tokens that together are this probable.", least=0, most=1)
+    min_p: float = option(
+        0.0, "Leave out tokens less probable than this part of the likeliest one's probability.", least=0, most=1
+    )
+    seed: int | None = option(None, "Makes sampling repeatable. Default: a new one each time.", least=0)
+    repetition_penalty: float = option(
+        1.0, "Divides the score of tokens that the prompt or the answer has already; 1 is none.", least=0.01
+    )
+    presence_penalty: float = option(0.0, "Taken off the score of tokens that the answer has already.")
+    frequency_penalty: float = option(0.0, "Taken off the score of a token for each time that the answer has it.")
+    logit_bias: str | Mapping[int, float] | None = option(
+        None, "Added to the scores of tokens, by id: 1734:-100,220:2.5."
+    )
+    no_repeat_ngram: int = option(0, "Never repeat this many tokens in a row; 0 is off.", least=0)
+
+    def __post_init__(self) -> None:
+        check(self)
+        _ = self.bias  # says at once what is wrong with it
+
+    @property
+    def bias(self) -> dict[int, float]:
+        """`logit_bias` as token id -> what is added. Raises UsageError."""
+        given = self.logit_bias
+        pairs = [part.split(":") for part in given.split(",")] if isinstance(given, str) else (given or {}).items()
+        try:
+            return {int(token): float(added) for token, added in pairs}
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"logit_bias: expected TOKEN:BIAS,... with token ids; got {given!r}") from error
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GenerationOptions(Sampling):
+    """How a model answers: the options of `docai chat`, `docai caption` and `Model.generate`."""
+
+    max_tokens: int | None = option(
+        None, "Most tokens of an answer, thinking included. Default: 1024, for captions by --detail.", least=1
+    )
+    stop: list[str] | None = option(None, "Text that ends the answer and is left out of it; may be repeated.")
+    logprobs: int | None = option(
+        None, "Give log probabilities: the chosen token's, and those of this many of the likeliest.", least=0, most=100
+    )
+    thinking: Literal["auto", "on", "off"] = option(
+        "auto", "Ask a model that can think first to do so, or not to.", choices=("auto", "on", "off")
+    )
+    thinking_budget: int | None = option(None, "Most tokens of thinking; then the answer is begun.", least=0)
+    loop_guard: bool = option(True, "End an answer that only repeats itself.")
+    json_schema: str | Mapping[str, Any] | None = option(
+        None, "Answer in JSON that follows this schema: a file, or the schema itself."
+    )
+    kv_bits: int | None = option(None, "Keep the context rounded to 4 or 8 bits, to save memory.")
+    kv_window: int | None = option(None, "Keep only this many tokens of the context, forgetting the oldest.", least=16)
+    prefill_step: int = option(2048, "Most tokens of the prompt that are read at once; less saves memory.", least=16)
+
+    def __post_init__(self) -> None:
+        check(self)
+        _ = self.bias
+        if self.kv_bits not in (None, 4, 8):
+            raise UsageError(f"kv_bits: expected 4 or 8; got {self.kv_bits}")
+        if self.kv_bits and self.kv_window:
+            raise UsageError("kv_bits and kv_window do not go together; leave one of them out")
+        if "" in self.stops:
+            raise UsageError("stop: expected text; got nothing")
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """The stop strings."""
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+    def schema(self) -> dict[str, Any] | None:
+        """The JSON schema, read where it is a file. Raises InputError or UsageError."""
+        given = self.json_schema
+        if given is None or isinstance(given, Mapping):
+            return None if given is None else dict(given)
+        text = given if given.lstrip().startswith("{") else _read(given)
+        try:
+            schema = json.loads(text)
+        except ValueError as error:
+            raise UsageError(f"json_schema: expected JSON: {error}") from error
+        if not isinstance(schema, dict):
+            raise UsageError(f"json_schema: expected an object; got {type(schema).__name__}")
+        return schema
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise InputError(f"json_schema: cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """A token of the answer with its log probability, and the likeliest tokens in its place.
+
+    They are the model's own: before penalties, temperature and filters.
+    """
+
+    token: int
+    text: str
+    logprob: float
+    top: tuple[tuple[int, str, float], ...] = ()  # (token, text, log probability), likeliest first
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Seconds. `images_s` is for decoding, preparing and encoding images, `prefill_s` for reading the prompt."""
+
+    images_s: float = 0.0
+    prefill_s: float = 0.0
+    first_token_s: float = 0.0  # from the call to the first token
+    decode_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts. `prompt` counts everything that the model reads, `images` the part of it that stands for images.
+
+    `reused` is the part of the prompt that an earlier request had left ready; `cached_images` were not encoded again.
+    """
+
+    prompt: int = 0
+    images: int = 0
+    generated: int = 0
+    thinking: int = 0
+    reused: int = 0
+    cached_images: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """An answer.
+
+    `text` is without special tokens, thinking and what follows a stop string; `tokens` are all that were generated.
+    """
+
+    text: str
+    tokens: tuple[int, ...] = ()
+    finish_reason: FinishReason = "stop"
+    thinking: str = ""
+    usage: Usage = field(default_factory=Usage)
+    timings: Timings = field(default_factory=Timings)
+    logprobs: tuple[TokenLogprob, ...] | None = None
+    seed: int | None = None  # None for greedy decoding
+
+    @property
+    def prompt_tokens(self) -> int:
+        return self.usage.prompt
+
+    @property
+    def image_tokens(self) -> int:
+        return self.usage.images
+
+    @property
+    def prefill_rate(self) -> float:
+        """Tokens of the prompt read a second."""
+        return (self.usage.prompt - self.usage.reused) / max(self.timings.prefill_s, 1e-9)
+
+    @property
+    def decode_rate(self) -> float:
+        """Tokens generated a second, after the first."""
+        return max(0, self.usage.generated - 1) / max(self.timings.decode_s, 1e-9)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of an answer as it comes: text, never half a character, of the answer or of the thinking before it."""
+
+    text: str
+    thinking: bool = False
+    logprobs: tuple[TokenLogprob, ...] = ()
