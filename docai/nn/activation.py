@@ -1,0 +1,57 @@
+"""Activations by the names that checkpoints use, each fused with the gate it is multiplied with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import mlx.core as mx
+import mlx.nn as nn
+
+Activation = Callable[[mx.array], mx.array]
+
+
+def quick_gelu(x: mx.array) -> mx.array:
+    """x * sigmoid(1.702 x), CLIP's approximation."""
+    return x * mx.sigmoid(1.702 * x)
+
+
+def gelu_tanh(x: mx.array) -> mx.array:
+    """The tanh approximation (Hendrycks & Gimpel 2016, arXiv:1606.08415)."""
+    return 0.5 * x * (1 + mx.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def relu_squared(x: mx.array) -> mx.array:
+    """max(x, 0)^2 (So et al. 2021, arXiv:2109.08668)."""
+    return mx.square(nn.relu(x))
+
+
+ACTIVATIONS: dict[str, Activation] = {
+    "gelu": nn.gelu,
+    "gelu_new": gelu_tanh,
+    "gelu_pytorch_tanh": gelu_tanh,
+    "gelu_tanh": gelu_tanh,
+    "quick_gelu": quick_gelu,
+    "relu": nn.relu,
+    "relu2": relu_squared,
+    "silu": nn.silu,
+    "swish": nn.silu,
+}
+
+
+@partial(mx.compile, shapeless=True)
+def _silu_gated(gate: mx.array, up: mx.array) -> mx.array:
+    return gate * mx.sigmoid(gate) * up
+
+
+@partial(mx.compile, shapeless=True)
+def _gelu_tanh_gated(gate: mx.array, up: mx.array) -> mx.array:
+    return gelu_tanh(gate) * up
+
+
+def gated(name: str) -> Callable[[mx.array, mx.array], mx.array]:
+    """activation(gate) * up; one kernel for the common ones."""
+    activation = ACTIVATIONS[name]
+    fused = {nn.silu: _silu_gated, gelu_tanh: _gelu_tanh_gated}
+    return fused.get(activation, lambda gate, up: activation(gate) * up)

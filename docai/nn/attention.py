@@ -1,0 +1,78 @@
+"""Self-attention of causal decoders: grouped heads (Ainslie et al. 2023, arXiv:2305.13245), optional head norms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import mlx.core as mx
+import mlx.nn as nn
+
+from docai.nn.cache import Cache
+from docai.nn.linear import joined
+from docai.nn.mask import Mask
+from docai.nn.rope import RopeSpec, Rotation
+from docai.nn.scores import Scoring
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionSpec:
+    """One layer's attention. `scale` None: 1 / sqrt(head_dim). `window`: tokens that a sliding window sees.
+
+    `head_norm`: RMS norm over each head of queries and keys, before the rotation. `rope` None: no positions.
+    """
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    rope: RopeSpec | None
+    scale: float | None = None
+    qkv_bias: bool = False
+    out_bias: bool = False
+    head_norm: bool = False
+    cap: float | None = None
+    window: int | None = None
+
+    @property
+    def scoring(self) -> Scoring:
+        return Scoring(self.head_dim**-0.5 if self.scale is None else self.scale, self.cap)
+
+
+class Attention(nn.Module):
+    """Names: q, k, v, o; q_norm, k_norm where heads are normed."""
+
+    def __init__(self, dims: int, spec: AttentionSpec, norm_eps: float) -> None:
+        super().__init__()
+        self.q = nn.Linear(dims, spec.heads * spec.head_dim, bias=spec.qkv_bias)
+        self.k = nn.Linear(dims, spec.kv_heads * spec.head_dim, bias=spec.qkv_bias)
+        self.v = nn.Linear(dims, spec.kv_heads * spec.head_dim, bias=spec.qkv_bias)
+        self.o = nn.Linear(spec.heads * spec.head_dim, dims, bias=spec.out_bias)
+        if spec.head_norm:
+            self.q_norm = nn.RMSNorm(spec.head_dim, eps=norm_eps)
+            self.k_norm = nn.RMSNorm(spec.head_dim, eps=norm_eps)
+        self._spec, self._scoring = spec, spec.scoring
+        self._borders = [spec.heads, spec.heads + spec.kv_heads]
+
+    def fuse(self) -> None:
+        """Join q, k and v; done once, after the weights are loaded."""
+        one = joined((self.q, self.k, self.v))
+        if one is not None:
+            self.qkv = one
+            del self.q, self.k, self.v
+
+    def __call__(self, x: mx.array, rotation: Rotation | None, mask: Mask, cache: Cache) -> mx.array:
+        """x (B, L, D) -> (B, L, D)"""
+        q, k, v = self._heads(x)
+        if self._spec.head_norm:
+            q, k = self.q_norm(q), self.k_norm(k)
+        q, k, v = (a.transpose(0, 2, 1, 3) for a in (q, k, v))  # (B, heads, L, d)
+        if rotation is not None:
+            q, k = rotation(q), rotation(k)
+        out = cache.attend(q, k, v, self._scoring, mask)
+        return self.o(out.transpose(0, 2, 1, 3).reshape(*x.shape[:2], -1))
+
+    def _heads(self, x: mx.array) -> list[mx.array]:
+        """Queries, keys and values, (B, L, heads, d) each."""
+        shape = (*x.shape[:2], -1, self._spec.head_dim)
+        if "qkv" in self:
+            return mx.split(self.qkv(x).reshape(shape), self._borders, axis=2)
+        return [layer(x).reshape(shape) for layer in (self.q, self.k, self.v)]

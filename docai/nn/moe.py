@@ -1,0 +1,130 @@
+"""Mixture of experts: a router picks some of many gated feed-forward blocks for each token."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import mlx.core as mx
+import mlx.nn as nn
+
+from docai.nn.activation import gated
+from docai.nn.mlp import Mlp, MlpSpec
+
+_SORTED = 64  # chosen experts from which on tokens are sorted by expert, so that each expert's weights are read once
+
+
+@dataclass(frozen=True, slots=True)
+class MoeSpec:
+    """`top_k` of `experts` gated blocks, weighted by softmax over all of them.
+
+    `normalized`: the weights of the chosen ones add up to 1. `shared`: a block that every token passes, `shared_gate`:
+    weighted by the sigmoid of a linear layer (Qwen2-MoE).
+    """
+
+    experts: int
+    top_k: int
+    width: int
+    activation: str = "silu"
+    normalized: bool = True
+    shared: MlpSpec | None = None
+    shared_gate: bool = False
+
+
+class ExpertLinear(nn.Module):
+    """One linear layer of every expert, stacked: weight (experts, out, in)."""
+
+    def __init__(self, experts: int, dims_in: int, dims_out: int) -> None:
+        super().__init__()
+        bound = math.sqrt(1 / dims_in)
+        self.weight = mx.random.uniform(-bound, bound, (experts, dims_out, dims_in))
+
+    def __call__(self, x: mx.array, indices: mx.array, *, ordered: bool) -> mx.array:
+        return mx.gather_mm(x, self.weight.swapaxes(-1, -2), rhs_indices=indices, sorted_indices=ordered)
+
+    def to_quantized(
+        self, group_size: int | None = None, bits: int | None = None, mode: str = "affine", **_: object
+    ) -> QuantizedExpertLinear:
+        """The same layer with its weights rounded; called by mlx.nn.quantize."""
+        return QuantizedExpertLinear(self.weight, group_size, bits, mode)
+
+
+class QuantizedExpertLinear(nn.Module):
+    """`ExpertLinear` with quantized weights."""
+
+    def __init__(self, weight: mx.array, group_size: int | None, bits: int | None, mode: str) -> None:
+        super().__init__()
+        self.group_size, self.bits, self.mode = group_size, bits, mode
+        self.weight, self.scales, *biases = mx.quantize(weight, group_size=group_size, bits=bits, mode=mode)
+        if biases:
+            self.biases = biases[0]
+        self.freeze()
+
+    def __call__(self, x: mx.array, indices: mx.array, *, ordered: bool) -> mx.array:
+        return mx.gather_qmm(
+            x, self.weight, self.scales, self.get("biases"), rhs_indices=indices, transpose=True,
+            group_size=self.group_size, bits=self.bits, mode=self.mode, sorted_indices=ordered,
+        )  # fmt: skip
+
+
+class Experts(nn.Module):
+    """Names: gate, up, down, each (experts, out, in)."""
+
+    def __init__(self, dims: int, spec: MoeSpec) -> None:
+        super().__init__()
+        self.gate = ExpertLinear(spec.experts, dims, spec.width)
+        self.up = ExpertLinear(spec.experts, dims, spec.width)
+        self.down = ExpertLinear(spec.experts, spec.width, dims)
+        self._gated = gated(spec.activation)
+
+    def __call__(self, x: mx.array, chosen: mx.array) -> mx.array:
+        """x (T, D), chosen (T, k) -> (T, k, D)"""
+        top_k = chosen.shape[-1]
+        if chosen.size < _SORTED:
+            return self._blocks(x[:, None, None], chosen, ordered=False).squeeze(-2)
+        flat = chosen.flatten()
+        order = mx.argsort(flat)
+        sorted_rows = self._blocks(x[order // top_k][:, None], flat[order], ordered=True)  # (T * k, 1, D)
+        return sorted_rows[mx.argsort(order)].reshape(*chosen.shape, -1)
+
+    def _blocks(self, x: mx.array, chosen: mx.array, *, ordered: bool) -> mx.array:
+        gate, up = self.gate(x, chosen, ordered=ordered), self.up(x, chosen, ordered=ordered)
+        return self.down(self._gated(gate, up), chosen, ordered=ordered)
+
+
+class Moe(nn.Module):
+    """Names: router, experts, shared, shared_gate."""
+
+    def __init__(self, dims: int, spec: MoeSpec) -> None:
+        super().__init__()
+        self.router = nn.Linear(dims, spec.experts, bias=False)
+        self.experts = Experts(dims, spec)
+        if spec.shared is not None:
+            self.shared = Mlp(dims, spec.shared)
+        if spec.shared_gate:
+            self.shared_gate = nn.Linear(dims, 1, bias=False)
+        self._spec = spec
+
+    def fuse(self) -> None:
+        """Join what the shared block can; done once, after the weights are loaded."""
+        if "shared" in self:
+            self.shared.fuse()
+
+    def __call__(self, x: mx.array) -> mx.array:
+        rows = x.reshape(-1, x.shape[-1])  # (T, D)
+        chosen, weights = self._route(rows)
+        out = (self.experts(rows, chosen) * weights[..., None]).sum(axis=-2)
+        if "shared" in self:
+            shared = self.shared(rows)
+            out = out + (mx.sigmoid(self.shared_gate(rows)) * shared if "shared_gate" in self else shared)
+        return out.reshape(x.shape)
+
+    def _route(self, rows: mx.array) -> tuple[mx.array, mx.array]:
+        """The experts (T, k) of each token and their weights."""
+        spec = self._spec
+        scores = mx.softmax(self.router(rows), axis=-1, precise=True)
+        chosen = mx.argpartition(-scores, kth=spec.top_k - 1, axis=-1)[..., : spec.top_k]
+        weights = mx.take_along_axis(scores, chosen, axis=-1)
+        if spec.normalized:
+            weights = weights / weights.sum(axis=-1, keepdims=True)
+        return chosen, weights.astype(rows.dtype)

@@ -1,0 +1,55 @@
+"""Scaled dot-product attention over plain and quantized keys and values, with soft caps and sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import mlx.core as mx
+
+from docai.nn.mask import Mask
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """How scores are made: scaled by `scale`; kept within +-`cap` by tanh (Gemma 2)."""
+
+    scale: float
+    cap: float | None = None
+
+
+def attend(q: mx.array, k: mx.array, v: mx.array, scoring: Scoring, mask: Mask) -> mx.array:
+    """q (B, heads, L, d), k and v (B, kv_heads, S, d) -> (B, heads, L, d); grouped heads share keys and values."""
+    if scoring.cap is None:
+        return mx.fast.scaled_dot_product_attention(q, k, v, scale=scoring.scale, mask=mask)
+    grouped = _grouped(q, k.shape[1])
+    scores = (grouped * scoring.scale) @ k[:, :, None].swapaxes(-1, -2)  # (B, kv_heads, group, L, S)
+    return (_weights(scores, scoring, mask, q.dtype) @ v[:, :, None]).reshape(q.shape)
+
+
+def attend_quantized(
+    q: mx.array, k: Sequence[mx.array], v: Sequence[mx.array], scoring: Scoring, mask: Mask, bits: int, group: int
+) -> mx.array:
+    """As `attend`, with keys and values as (packed, scales, biases) of mx.quantize along the head."""
+    grouped = _grouped(q, k[0].shape[1]) * scoring.scale
+    keys, values = ([a[:, :, None] for a in parts] for parts in (k, v))
+    scores = mx.quantized_matmul(grouped, *keys, transpose=True, group_size=group, bits=bits)
+    weights = _weights(scores, scoring, mask, q.dtype)
+    return mx.quantized_matmul(weights, *values, transpose=False, group_size=group, bits=bits).reshape(q.shape)
+
+
+def _grouped(q: mx.array, kv_heads: int) -> mx.array:
+    """(B, kv_heads, heads / kv_heads, L, d)"""
+    return q.reshape(q.shape[0], kv_heads, -1, *q.shape[2:])
+
+
+def _weights(scores: mx.array, scoring: Scoring, mask: Mask, dtype: mx.Dtype) -> mx.array:
+    if scoring.cap is not None:
+        scores = mx.tanh(scores / scoring.cap) * scoring.cap
+    if isinstance(mask, str):
+        length, keys = scores.shape[-2:]
+        mask = mx.arange(keys - length, keys)[:, None] >= mx.arange(keys)[None]
+    if mask is not None:
+        mask = mask[:, :, None] if mask.ndim == 4 else mask
+        scores = mx.where(mask, scores, mx.finfo(scores.dtype).min)
+    return mx.softmax(scores, axis=-1, precise=True).astype(dtype)

@@ -1,0 +1,117 @@
+"""The causal decoder that a `DecoderSpec` describes. Nothing of a request is kept here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import mlx.core as mx
+import mlx.nn as nn
+
+from docai.nn.attention import Attention
+from docai.nn.cache import Cache, FullCache, QuantizedCache, RotatingCache
+from docai.nn.mask import Mask
+from docai.nn.mlp import Mlp, MlpSpec
+from docai.nn.moe import Moe
+from docai.nn.rope import Rope, RopeSpec, Rotation
+from docai.vlm.spec import DecoderSpec, LayerSpec
+
+
+class Layer(nn.Module):
+    """Names: attn, mlp, attn_norm, mlp_norm; attn_post_norm, mlp_post_norm in a sandwich."""
+
+    def __init__(self, spec: LayerSpec, whole: DecoderSpec) -> None:
+        super().__init__()
+        self.attn = Attention(whole.dims, spec.attention, whole.norm_eps)
+        self.mlp = Mlp(whole.dims, spec.mlp) if isinstance(spec.mlp, MlpSpec) else Moe(whole.dims, spec.mlp)
+        self.attn_norm = nn.RMSNorm(whole.dims, eps=whole.norm_eps)
+        self.mlp_norm = nn.RMSNorm(whole.dims, eps=whole.norm_eps)
+        if spec.sandwich:
+            self.attn_post_norm = nn.RMSNorm(whole.dims, eps=whole.norm_eps)
+            self.mlp_post_norm = nn.RMSNorm(whole.dims, eps=whole.norm_eps)
+        self._sandwich, self._scale = spec.sandwich, whole.residual_scale
+
+    def __call__(self, x: mx.array, rotation: Rotation | None, mask: Mask, cache: Cache) -> mx.array:
+        """x (B, L, D) -> (B, L, D)"""
+        branch = self.attn(self.attn_norm(x), rotation, mask, cache)
+        x = self._added(x, self.attn_post_norm(branch) if self._sandwich else branch)
+        branch = self.mlp(self.mlp_norm(x))
+        return self._added(x, self.mlp_post_norm(branch) if self._sandwich else branch)
+
+    def _added(self, x: mx.array, branch: mx.array) -> mx.array:
+        return x + (branch if self._scale == 1.0 else branch * self._scale)
+
+
+class Decoder(nn.Module):
+    """Names: embed, layers, norm; head where it is not tied to the embedding."""
+
+    def __init__(self, spec: DecoderSpec) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(spec.vocabulary, spec.dims)
+        self.layers = [Layer(layer, spec) for layer in spec.layers]
+        self.norm = nn.RMSNorm(spec.dims, eps=spec.norm_eps)
+        if not spec.tied:
+            self.head = nn.Linear(spec.dims, spec.vocabulary, bias=False)
+        self._spec = spec
+        self._ropes = {rope: Rope(rope) for rope in _ropes(spec)}
+
+    def fuse(self) -> None:
+        """Join layers that share their input; done once, after the weights are loaded."""
+        for layer in self.layers:
+            layer.attn.fuse()
+            layer.mlp.fuse()
+
+    def caches(self, *, bits: int | None = None) -> list[Cache]:
+        """Empty caches for one request, one a layer; `bits` rounds keys and values of layers that see everything."""
+        windows = (layer.attention.window for layer in self._spec.layers)
+        return [RotatingCache(w) if w is not None else QuantizedCache(bits) if bits else FullCache() for w in windows]
+
+    def embedded(self, tokens: mx.array) -> mx.array:
+        """(B, L) -> (B, L, D)"""
+        x = self.embed(tokens)
+        scale = self._spec.embed_scale
+        return x if scale == 1.0 else x * mx.array(scale, x.dtype)
+
+    def __call__(
+        self,
+        x: mx.array,
+        caches: Sequence[Cache],
+        *,
+        positions: mx.array | None = None,
+        shift: int | mx.array = 0,
+        blocks: mx.array | None = None,
+        deepstack: Sequence[mx.array] = (),
+    ) -> mx.array:
+        """Embeddings (B, L, D) of the next tokens -> their hidden states (B, L, D), normed; the caches take them in.
+
+        Positions count on from the cache's offset plus `shift`, unless `positions` (B, L) or (axes, B, L) gives them.
+        `blocks` (B, L): tokens of one block see each other. `deepstack`: what is added behind the first layers.
+        """
+        rotations = {spec: _rotation(rope, caches[0].offset, positions, shift) for spec, rope in self._ropes.items()}
+        masks: dict[tuple[type[Cache], int | None], Mask] = {}
+        for number, (layer, cache, spec) in enumerate(zip(self.layers, caches, self._spec.layers, strict=True)):
+            window, rope = spec.attention.window, spec.attention.rope
+            key = (type(cache), window)
+            if key not in masks:
+                masks[key] = cache.mask(x.shape[1], window, blocks)
+            x = layer(x, None if rope is None else rotations[rope], masks[key], cache)
+            if number < len(deepstack):
+                x = x + deepstack[number]
+        return self.norm(x)
+
+    def logits(self, hidden: mx.array) -> mx.array:
+        """(..., D) -> (..., vocabulary)"""
+        spec = self._spec
+        out = self.embed.as_linear(hidden) if spec.tied else self.head(hidden)
+        if spec.logit_scale != 1.0:
+            out = out * spec.logit_scale
+        return out if spec.logit_cap is None else mx.tanh(out / spec.logit_cap) * spec.logit_cap
+
+
+def _ropes(spec: DecoderSpec) -> list[RopeSpec]:
+    return list(dict.fromkeys(layer.attention.rope for layer in spec.layers if layer.attention.rope is not None))
+
+
+def _rotation(rope: Rope, offset: int, positions: mx.array | None, shift: int | mx.array) -> Rotation:
+    if positions is None:
+        return rope.counting(offset + shift)
+    return rope.at(positions if rope.spec.sections or positions.ndim == 2 else positions[0])

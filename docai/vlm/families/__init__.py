@@ -1,0 +1,71 @@
+"""Model families. Each is data in a module of its own, found by the `model_type` of a config.json.
+
+A family says how a foreign config becomes a `ModelSpec` and foreign tensors its weights, how images are prepared, and
+how a prompt is written. It has no forward pass and imports no other family.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from docai.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from docai.checkpoint.dialect import Rule
+    from docai.preprocess.inputs import ImageProcessor
+    from docai.vlm.config import Config
+    from docai.vlm.prompt import PromptSpec
+    from docai.vlm.spec import ModelSpec
+
+Rules = Callable[["ModelSpec"], "tuple[Rule, ...]"]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """What has to be said of a family of models.
+
+    `spec` reads a config. `rules` gives the weight rules of each dialect, best guess first. `images` makes the image
+    processor from preprocessor_config.json and config.json; None for families without a tower.
+    """
+
+    name: str
+    model_types: tuple[str, ...]
+    spec: Callable[[Config], ModelSpec]
+    rules: Mapping[str, Rules]
+    prompt: PromptSpec
+    images: Callable[[Mapping[str, Any], Config], ImageProcessor] | None = None
+
+
+# model_type -> the module of its family.
+FAMILIES: dict[str, str] = {
+    "gemma": "gemma",
+    "gemma2": "gemma",
+    "gemma3_text": "gemma",
+    "llama": "llama",
+    "mistral": "llama",
+    "phi3": "phi3",
+    "qwen2": "qwen",
+    "qwen3": "qwen",
+    "qwen3_moe": "qwen",
+}
+
+
+def family_of(config: Mapping[str, Any]) -> Family:
+    """The family that a config.json names. Raises CheckpointError for one that is not supported."""
+    kind = config.get("model_type")
+    if not isinstance(kind, str) or kind not in FAMILIES:
+        raise CheckpointError(_unsupported(kind))
+    family: Family = import_module(f"{__name__}.{FAMILIES[kind]}").FAMILY
+    return family
+
+
+def _unsupported(kind: object) -> str:
+    if not isinstance(kind, str):
+        return f"config.json: expected a model_type, got {kind!r}; is this a checkpoint of transformers or MLX?"
+    near = difflib.get_close_matches(kind, FAMILIES, n=3)
+    hint = f" (near it: {', '.join(near)})" if near else ""
+    return f"model_type {kind!r} is not supported{hint}; supported: {', '.join(sorted(FAMILIES))}"

@@ -1,0 +1,308 @@
+"""Text decoders under the families: their configs as `DecoderSpec`s, and their weight rules.
+
+Field names and defaults are those of transformers' configuration classes: a config.json may leave out what its class
+knows (LLaVA 1.5's text_config names hardly anything).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from docai.checkpoint.dialect import Drop, Rename, Rule, Shift, Split, Stack, renames
+from docai.errors import CheckpointError
+from docai.nn.attention import AttentionSpec
+from docai.nn.mlp import MlpSpec
+from docai.nn.moe import MoeSpec
+from docai.nn.rope import LinearScaling, Llama3Scaling, LongScaling, RopeSpec, Scaling, YarnScaling
+from docai.vlm.config import Config
+from docai.vlm.spec import DecoderSpec, LayerSpec
+
+_LLAMA = {
+    "vocab_size": 32_000, "hidden_size": 4096, "intermediate_size": 11_008, "num_hidden_layers": 32,
+    "num_attention_heads": 32, "hidden_act": "silu", "max_position_embeddings": 2048, "rms_norm_eps": 1e-6,
+    "tie_word_embeddings": False, "attention_bias": False, "mlp_bias": False,
+}  # fmt: skip
+_QWEN = {**_LLAMA, "vocab_size": 151_936, "intermediate_size": 22_016, "max_position_embeddings": 32_768}
+_GEMMA = {
+    **_LLAMA, "vocab_size": 256_000, "max_position_embeddings": 8192, "tie_word_embeddings": True,
+    "hidden_act": "gelu_pytorch_tanh", "head_dim": 256,
+}  # fmt: skip
+_GEMMA_2 = {
+    **_GEMMA, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26, "num_attention_heads": 8,
+    "num_key_value_heads": 4, "query_pre_attn_scalar": 256, "sliding_window": 4096,
+}  # fmt: skip
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "llama": _LLAMA,
+    "mistral": {
+        **_LLAMA, "intermediate_size": 14_336, "num_key_value_heads": 8, "max_position_embeddings": 131_072,
+        "sliding_window": 4096,
+    },
+    "phi3": {
+        **_LLAMA, "vocab_size": 32_064, "hidden_size": 3072, "intermediate_size": 8192, "rms_norm_eps": 1e-5,
+        "max_position_embeddings": 4096, "original_max_position_embeddings": 4096,
+    },
+    "qwen2": {**_QWEN, "sliding_window": 4096, "max_window_layers": 28},
+    "qwen3": {**_QWEN, "head_dim": 128, "sliding_window": 4096, "max_window_layers": 28},
+    "qwen3_moe": {
+        **_QWEN, "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 24, "num_key_value_heads": 4,
+        "decoder_sparse_step": 1, "moe_intermediate_size": 768, "num_experts_per_tok": 8, "num_experts": 128,
+        "norm_topk_prob": False, "sliding_window": 4096, "max_window_layers": 28,
+    },
+    "gemma": {
+        **_GEMMA, "hidden_size": 3072, "intermediate_size": 24_576, "num_hidden_layers": 28, "num_attention_heads": 16,
+        "num_key_value_heads": 16,
+    },
+    "gemma2": {**_GEMMA_2, "final_logit_softcapping": 30.0, "attn_logit_softcapping": 50.0},
+    "gemma3_text": {
+        **_GEMMA_2, "vocab_size": 262_208, "max_position_embeddings": 131_072, "rope_theta": 1e6,
+        "rope_local_base_freq": 10_000.0, "sliding_window_pattern": 6,
+    },
+}  # fmt: skip
+
+
+def decoder_spec(config: Config, kind: str | None = None) -> DecoderSpec:
+    """The decoder that a text config describes; `kind` where its model_type is missing or another.
+
+    Raises CheckpointError for a kind that is not known.
+    """
+    kind = kind or config.get("model_type")
+    if kind not in DEFAULTS:
+        raise CheckpointError(f"text decoder {kind!r} is not supported; supported: {', '.join(sorted(DEFAULTS))}")
+    config = config.with_defaults(DEFAULTS[kind])
+    makers: dict[str, Callable[[Config], DecoderSpec]] = {
+        "gemma": _gemma, "gemma2": _gemma_2, "gemma3_text": _gemma_3, "phi3": _phi_3, "qwen2": _qwen_2,
+        "qwen3": _qwen_3, "qwen3_moe": _qwen_3,
+    }  # fmt: skip
+    return makers.get(kind, _llama)(config)
+
+
+def _llama(config: Config) -> DecoderSpec:
+    attention = _attention(config, qkv_bias=config["attention_bias"], out_bias=config["attention_bias"])
+    mlp = MlpSpec(config["intermediate_size"], config["hidden_act"], bias=config["mlp_bias"])
+    window = config.get("sliding_window")
+    return _decoder(config, [LayerSpec(_windowed(attention, window), mlp)] * config["num_hidden_layers"])
+
+
+def _phi_3(config: Config) -> DecoderSpec:
+    mlp = MlpSpec(config["intermediate_size"], config["hidden_act"])
+    attention = _windowed(_attention(config), config.get("sliding_window"))
+    return _decoder(config, [LayerSpec(attention, mlp)] * config["num_hidden_layers"])
+
+
+def _qwen_2(config: Config) -> DecoderSpec:
+    attention = _attention(config, qkv_bias=True)
+    mlp = MlpSpec(config["intermediate_size"], config["hidden_act"])
+    return _decoder(config, [LayerSpec(_windowed(attention, w), mlp) for w in _qwen_windows(config)])
+
+
+def _qwen_3(config: Config) -> DecoderSpec:
+    bias = config["attention_bias"]
+    attention = _attention(config, qkv_bias=bias, out_bias=bias, head_norm=True)
+    mlps = [_qwen_mlp(config, number) for number in range(config["num_hidden_layers"])]
+    windows = _qwen_windows(config)
+    return _decoder(config, [LayerSpec(_windowed(attention, w), m) for w, m in zip(windows, mlps, strict=True)])
+
+
+def _qwen_mlp(config: Config, number: int) -> MlpSpec | MoeSpec:
+    dense = not config.get("num_experts") or number in config.get("mlp_only_layers", ())
+    if dense or (number + 1) % config["decoder_sparse_step"]:
+        return MlpSpec(config["intermediate_size"], config["hidden_act"])
+    return MoeSpec(
+        config["num_experts"], config["num_experts_per_tok"], config["moe_intermediate_size"], config["hidden_act"],
+        normalized=config["norm_topk_prob"],
+    )  # fmt: skip
+
+
+def _qwen_windows(config: Config) -> list[int | None]:
+    count = config["num_hidden_layers"]
+    window = config.get("sliding_window") if config.get("use_sliding_window") else None
+    kinds = config.get("layer_types") or [
+        "sliding_attention" if number >= config["max_window_layers"] else "full_attention" for number in range(count)
+    ]
+    return [window if kind == "sliding_attention" else None for kind in kinds]
+
+
+def _gemma(config: Config) -> DecoderSpec:
+    mlp = MlpSpec(config["intermediate_size"], _gelu(config))
+    return _decoder(config, [LayerSpec(_attention(config), mlp)] * config["num_hidden_layers"], scaled=True)
+
+
+def _gemma_2(config: Config) -> DecoderSpec:
+    cap, kinds = config.get("attn_logit_softcapping"), _layer_kinds(config, every=2)
+    attention = _attention(config, scale=config["query_pre_attn_scalar"] ** -0.5, cap=cap)
+    mlp = MlpSpec(config["intermediate_size"], _gelu(config))
+    windows = [config["sliding_window"] if kind == "sliding_attention" else None for kind in kinds]
+    return _decoder(config, [LayerSpec(_windowed(attention, w), mlp, True) for w in windows], scaled=True)
+
+
+def _gemma_3(config: Config) -> DecoderSpec:
+    """Local layers turn by a theta of their own, and are not scaled."""
+    cap, kinds = config.get("attn_logit_softcapping"), _layer_kinds(config, every=config["sliding_window_pattern"])
+    local = {"rope_theta": config["rope_local_base_freq"]}
+    common = {"scale": config["query_pre_attn_scalar"] ** -0.5, "cap": cap, "head_norm": True}
+    attention = {
+        "full_attention": _attention(config, rope=_rope_parameters(config, "full_attention"), **common),
+        "sliding_attention": _windowed(
+            _attention(config, rope=_rope_parameters(config, "sliding_attention", local), **common),
+            config["sliding_window"],
+        ),
+    }
+    mlp = MlpSpec(config["intermediate_size"], _gelu(config))
+    return _decoder(config, [LayerSpec(attention[kind], mlp, True) for kind in kinds], scaled=True)
+
+
+def _gelu(config: Config) -> str:
+    """The first files of Gemma say "gelu" in hidden_act and mean its approximation, as all code reads it."""
+    name: str = config.get("hidden_activation") or config["hidden_act"]
+    return "gelu_pytorch_tanh" if name == "gelu" else name
+
+
+def _layer_kinds(config: Config, *, every: int) -> list[str]:
+    """`layer_types`, or full attention in every `every`-th layer."""
+    count = config["num_hidden_layers"]
+    kinds: list[str] = config.get("layer_types") or [
+        "full_attention" if (number + 1) % every == 0 else "sliding_attention" for number in range(count)
+    ]
+    return kinds
+
+
+def _decoder(config: Config, layers: list[LayerSpec], *, scaled: bool = False) -> DecoderSpec:
+    return DecoderSpec(
+        config["hidden_size"],
+        config["vocab_size"],
+        tuple(layers),
+        config["max_position_embeddings"],
+        norm_eps=config["rms_norm_eps"],
+        tied=config["tie_word_embeddings"],
+        embed_scale=math.sqrt(config["hidden_size"]) if scaled else 1.0,
+        logit_cap=config.get("final_logit_softcapping"),
+    )
+
+
+def _attention(config: Config, *, rope: dict[str, Any] | None = None, **more: Any) -> AttentionSpec:
+    heads = config["num_attention_heads"]
+    head_dim = config.get("head_dim") or config["hidden_size"] // heads
+    turned = rope_spec(config, rope or _rope_parameters(config), head_dim)
+    return AttentionSpec(heads, config.get("num_key_value_heads") or heads, head_dim, turned, **more)
+
+
+def _windowed(attention: AttentionSpec, window: int | None) -> AttentionSpec:
+    return replace(attention, window=window)
+
+
+def _rope_parameters(config: Config, layer: str = "", older: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What a config says of rotation, in the newer form (`rope_parameters`, perhaps by kind of layer).
+
+    `older`: what stands in the place of rope_theta and rope_scaling in the older form.
+    """
+    said = config.get("rope_parameters")
+    if said is not None:
+        return dict(said.get(layer, said))
+    if older is not None:
+        return older
+    return {"rope_theta": config.get("rope_theta", 10_000.0), **(config.get("rope_scaling") or {})}
+
+
+def rope_spec(config: Config, said: dict[str, Any], head_dim: int) -> RopeSpec:
+    """Rotation from the fields of `rope_parameters`; `config` has those that stand beside it."""
+    part = said.get("partial_rotary_factor") or config.get("partial_rotary_factor", 1.0)
+    return RopeSpec(
+        int(head_dim * part),
+        said.get("rope_theta") or config.get("rope_theta", 10_000.0),
+        scaling=_scaling(config, said),
+        sections=tuple(said.get("mrope_section") or ()),
+        sections_mixed=bool(said.get("mrope_interleaved", False)),
+    )
+
+
+def _scaling(config: Config, said: dict[str, Any]) -> Scaling | None:
+    kind = said.get("rope_type") or said.get("type") or "default"
+    factor = said.get("factor", 1.0)
+    context = said.get("original_max_position_embeddings") or config.get("original_max_position_embeddings")
+    context = context or config["max_position_embeddings"]
+    match kind:
+        case "default" | "mrope":
+            return None
+        case "linear":
+            return LinearScaling(factor)
+        case "llama3":
+            return Llama3Scaling(factor, said["low_freq_factor"], said["high_freq_factor"], context)
+        case "yarn":
+            return YarnScaling(
+                factor, context, said.get("beta_fast") or 32.0, said.get("beta_slow") or 1.0, _yarn_attention(said),
+                said.get("truncate", True),
+            )  # fmt: skip
+        case "longrope" | "su":
+            attention = said.get("attention_factor") or _long_attention(
+                config["max_position_embeddings"] / context, context
+            )
+            return LongScaling(tuple(said["short_factor"]), tuple(said["long_factor"]), context, attention)
+    raise CheckpointError(f"rope_type {kind!r} is not supported; supported: linear, llama3, yarn, longrope")
+
+
+def _long_attention(factor: float, context: int) -> float:
+    return 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(context))
+
+
+def _yarn_attention(said: dict[str, Any]) -> float | None:
+    """`attention_factor`, or DeepSeek's quotient of two magnitudes."""
+    both = said.get("mscale"), said.get("mscale_all_dim")
+    if said.get("attention_factor") or not all(both):
+        return said.get("attention_factor")
+    above, below = (0.1 * m * math.log(said["factor"]) + 1 if said["factor"] > 1 else 1.0 for m in both)
+    return above / below
+
+
+_PLAIN_NORMS = {"input_layernorm": "attn_norm", "post_attention_layernorm": "mlp_norm"}
+_SANDWICH_NORMS = {
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "attn_post_norm",
+    "pre_feedforward_layernorm": "mlp_norm",
+    "post_feedforward_layernorm": "mlp_post_norm",
+}
+
+
+def decoder_rules(
+    spec: DecoderSpec, model: str = "model.", head: str = "lm_head.", *, norm_offset: bool = False
+) -> tuple[Rule, ...]:
+    """From transformers' names to ours. `model` and `head` are what stands before the body's and the head's.
+
+    `norm_offset`: norms multiply by 1 + w (Gemma); the 1 is added here, once.
+    """
+    norms = _SANDWICH_NORMS if spec.layers[0].sandwich else _PLAIN_NORMS
+    layer, ours = f"{model}layers.{{i}}.", "decoder.layers.{i}."
+    shifted = [f"{layer}{name}.weight" for name in (*norms, "self_attn.q_norm", "self_attn.k_norm")]
+    return (
+        Drop(f"{layer}self_attn.rotary_emb.inv_freq"),
+        *(Shift(name, 1.0) for name in (*shifted, f"{model}norm.weight") if norm_offset),
+        *renames({name + ".weight": new + ".weight" for name, new in norms.items()}, layer, ours),
+        Split(f"{layer}self_attn.qkv_proj.{{part}}", tuple(f"{ours}attn.{n}.{{part}}" for n in "qkv"), 0, _qkv(spec)),
+        Rename(f"{layer}self_attn.{{x:q|k|v|o}}_proj.{{part}}", f"{ours}attn.{{x}}.{{part}}"),
+        Rename(f"{layer}self_attn.{{x:q|k}}_norm.weight", f"{ours}attn.{{x}}_norm.weight"),
+        *_expert_rules(layer, ours),
+        Split(f"{layer}mlp.gate_up_proj.{{part}}", (f"{ours}mlp.gate.{{part}}", f"{ours}mlp.up.{{part}}")),
+        Rename(f"{layer}mlp.{{x:gate|up|down}}_proj.{{part}}", f"{ours}mlp.{{x}}.{{part}}"),
+        Rename(f"{model}embed_tokens.weight", "decoder.embed.weight"),
+        Rename(f"{model}norm.weight", "decoder.norm.weight"),
+        Drop(f"{head}weight") if spec.tied else Rename(f"{head}weight", "decoder.head.weight"),
+    )  # fmt: skip
+
+
+def _qkv(spec: DecoderSpec) -> tuple[int, int, int]:
+    attention = spec.layers[0].attention
+    return attention.heads, attention.kv_heads, attention.kv_heads
+
+
+def _expert_rules(layer: str, ours: str) -> tuple[Rule, ...]:
+    """A router and experts: one by one (`experts.N`), stacked by MLX (`switch_mlp`), or fused by transformers 5."""
+    experts = f"{ours}mlp.experts."
+    return (
+        Rename(f"{layer}mlp.gate.weight", f"{ours}mlp.router.weight"),
+        *(Stack(f"{layer}mlp.experts.{{e}}.{x}_proj.weight", f"{experts}{x}.weight") for x in ("gate", "up", "down")),
+        Rename(f"{layer}mlp.switch_mlp.{{x:gate|up|down}}_proj.weight", f"{experts}{{x}}.weight"),
+        Split(f"{layer}mlp.experts.gate_up_proj", (f"{experts}gate.weight", f"{experts}up.weight"), 1),
+        Rename(f"{layer}mlp.experts.down_proj", f"{experts}down.weight"),
+    )

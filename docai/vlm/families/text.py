@@ -1,0 +1,32 @@
+"""What the families of text-only models share: all is in their decoder."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from docai.checkpoint.dialect import Rule
+from docai.vlm.config import Config
+from docai.vlm.families import Family
+from docai.vlm.families.decoders import decoder_rules, decoder_spec
+from docai.vlm.prompt import PromptSpec
+from docai.vlm.spec import ModelSpec
+
+# The turns of ChatML, for checkpoints without a chat template.
+_CHATML = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n"
+    "{% for part in message.content %}{{ part.text }}{% endfor %}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
+)
+
+
+def text_family(name: str, model_types: tuple[str, ...], *, norm_offset: bool = False) -> Family:
+    """A family of decoders whose tensors have the same names in every dialect."""
+    rules = partial(_rules, norm_offset=norm_offset)
+    return Family(name, model_types, _spec, {"transformers": rules, "mlx": rules}, PromptSpec(template=_CHATML))
+
+
+def _spec(config: Config) -> ModelSpec:
+    return ModelSpec(decoder_spec(config))
+
+
+def _rules(spec: ModelSpec, *, norm_offset: bool) -> tuple[Rule, ...]:
+    return decoder_rules(spec.decoder, norm_offset=norm_offset)

@@ -1,0 +1,140 @@
+"""A whole model: tower, connector and decoder, without tokenizer, files or requests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import mlx.core as mx
+import mlx.nn as nn
+import numpy as np
+
+from docai.errors import UsageError
+from docai.nn.cache import Cache
+from docai.preprocess.inputs import ImageInput
+from docai.vlm.connector import ImageFeatures, build_connector
+from docai.vlm.decoder import Decoder
+from docai.vlm.spec import ModelSpec
+from docai.vlm.vision import build_tower
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prompt:
+    """A prompt in numbers, of one request. `positions` and `shift` as in `Decoder.__call__`.
+
+    `embeddings` (1, L, D); `blocks` (1, L); `deepstack` (1, L, D) each, 0 where there is no image.
+    """
+
+    embeddings: mx.array
+    positions: mx.array | None = None
+    shift: int = 0
+    blocks: mx.array | None = None
+    deepstack: tuple[mx.array, ...] = ()
+
+    def __len__(self) -> int:
+        return int(self.embeddings.shape[1])
+
+    def part(self, start: int, stop: int) -> Prompt:
+        """Tokens start ... stop - 1."""
+        return replace(
+            self,
+            embeddings=self.embeddings[:, start:stop],
+            positions=None if self.positions is None else self.positions[..., start:stop],
+            blocks=None if self.blocks is None else self.blocks[:, start:stop],
+            deepstack=tuple(a[:, start:stop] for a in self.deepstack),
+        )
+
+
+class Network(nn.Module):
+    """Names: vision and connector (in models that see), decoder."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        super().__init__()
+        if spec.vision is not None and spec.connector is not None:
+            self.vision = build_tower(spec.vision)
+            self.connector = build_connector(spec.connector)
+        self.decoder = Decoder(spec.decoder)
+        self._spec = spec
+
+    @property
+    def spec(self) -> ModelSpec:
+        return self._spec
+
+    def fuse(self) -> None:
+        """Join layers that share their input; done once, after the weights are loaded."""
+        self.decoder.fuse()
+
+    def encode(self, images: Sequence[ImageInput]) -> list[ImageFeatures]:
+        """The features of each image, as the decoder takes them."""
+        seen = self.vision(images)
+        return [self.connector(one, image) for one, image in zip(seen, images, strict=True)]
+
+    def prompt(
+        self,
+        tokens: Sequence[int],
+        features: Sequence[ImageFeatures] = (),
+        positions: mx.array | None = None,
+        shift: int = 0,
+    ) -> Prompt:
+        """Tokens with the images' rows in the place of their image tokens, in order.
+
+        `positions` (axes, L) where they do not simply count up. Raises UsageError where rows and image tokens differ in
+        number.
+        """
+        ids = np.asarray(tokens, np.int32)
+        x = self.decoder.embedded(mx.array(ids[None]))
+        places = self._image_places(ids)
+        rows = sum(int(f.rows.shape[0]) for f in features)
+        if rows != len(places):
+            raise UsageError(f"the prompt has room for {len(places)} image tokens, but the images give {rows}")
+        prompt = Prompt(x, None if positions is None else positions[:, None], shift, self._blocks(ids, features))
+        return self._merged(prompt, features, mx.array(places)) if rows else prompt
+
+    def _merged(self, prompt: Prompt, features: Sequence[ImageFeatures], places: mx.array) -> Prompt:
+        x = prompt.embeddings
+        rows = mx.concatenate([f.rows for f in features]).astype(x.dtype)
+        if self._spec.image_scale != 1.0:
+            rows = rows * mx.array(self._spec.image_scale, x.dtype)
+        x[0, places] = rows
+        levels = zip(*(f.deepstack for f in features), strict=True)
+        return replace(prompt, embeddings=x, deepstack=tuple(self._spread(level, x, places) for level in levels))
+
+    def _spread(self, rows: Sequence[mx.array], x: mx.array, places: mx.array) -> mx.array:
+        out = mx.zeros_like(x)
+        out[0, places] = mx.concatenate(list(rows)).astype(x.dtype)
+        return out
+
+    def _image_places(self, ids: np.ndarray) -> np.ndarray:
+        wanted = [t for t in (self._spec.image_token, self._spec.video_token) if t is not None]
+        return np.flatnonzero(np.isin(ids, wanted)).astype(np.int32)
+
+    def _blocks(self, ids: np.ndarray, features: Sequence[ImageFeatures]) -> mx.array | None:
+        """(1, L) the block of each token, 0 for none."""
+        if self._spec.image_mask == "prompt":
+            return mx.ones((1, len(ids)), mx.int32)
+        if self._spec.image_mask is None or not features:
+            return None
+        numbers = np.repeat(np.arange(1, len(features) + 1), [int(f.rows.shape[0]) for f in features])
+        blocks = np.zeros(len(ids), np.int32)
+        blocks[self._image_places(ids)] = numbers
+        return mx.array(blocks[None])
+
+    def caches(self, *, bits: int | None = None) -> list[Cache]:
+        """Empty caches for one request."""
+        return self.decoder.caches(bits=bits)
+
+    def prefill(self, prompt: Prompt, caches: Sequence[Cache]) -> mx.array:
+        """Take in a prompt, or a part of one: hidden states (1, L, D)."""
+        return self.decoder(
+            prompt.embeddings,
+            caches,
+            positions=prompt.positions,
+            shift=prompt.shift,
+            blocks=prompt.blocks,
+            deepstack=prompt.deepstack,
+        )
+
+    def step(self, tokens: mx.array, caches: Sequence[Cache], shift: int | mx.array = 0) -> mx.array:
+        """One token of each sequence, (B, 1), behind those taken in: logits of the next one (B, vocabulary)."""
+        hidden = self.decoder(self.decoder.embedded(tokens), caches, shift=shift)
+        return self.decoder.logits(hidden[:, -1])

@@ -1,0 +1,58 @@
+"""What a model is, as frozen data: `docai.vlm.families` make it from config.json, `docai.vlm.network` builds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from docai.nn.attention import AttentionSpec
+from docai.nn.mlp import MlpSpec
+from docai.nn.moe import MoeSpec
+from docai.vlm.connector import ConnectorSpec
+from docai.vlm.positions import MropeSpec
+from docai.vlm.vision import VisionSpec
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSpec:
+    """A decoder layer. `sandwich`: the branches are normed before and behind (Gemma 2), otherwise before only."""
+
+    attention: AttentionSpec
+    mlp: MlpSpec | MoeSpec
+    sandwich: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderSpec:
+    """A causal decoder. `context`: the longest sequence that it was made for."""
+
+    dims: int
+    vocabulary: int
+    layers: tuple[LayerSpec, ...]
+    context: int
+    norm_eps: float = 1e-6
+    tied: bool = False  # the head is the embedding
+    embed_scale: float = 1.0
+    residual_scale: float = 1.0
+    logit_scale: float = 1.0
+    logit_cap: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """A decoder and, for models that see, the tower and the connector before it.
+
+    `image_token` and `video_token` are the ids that features replace. `image_mask`: tokens that see each other whatever
+    their order: those of an image (`image`, Gemma 3), or the whole prompt (`prompt`, PaliGemma). `image_scale`: what
+    features are multiplied by where they join the embeddings.
+    """
+
+    decoder: DecoderSpec
+    vision: VisionSpec | None = None
+    connector: ConnectorSpec | None = None
+    image_token: int | None = None
+    video_token: int | None = None
+    image_mask: Literal["image", "prompt"] | None = None
+    image_scale: float = 1.0
+    mrope: MropeSpec | None = None  # how positions are counted, where they have three axes
+    notices: tuple[str, ...] = ()  # what the user should know, such as vision weights that are left out
