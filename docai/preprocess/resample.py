@@ -70,10 +70,11 @@ def _taps(before: int, after: int, kind: str, antialias: bool, align_corners: bo
 
 def _point_taps(before: int, after: int, kind: str, align_corners: bool) -> Taps:
     """The two or four neighbours of each output's place, however far the picture shrinks."""
+    outputs = np.arange(after, dtype=np.float32)  # torch computes places in float32, which shows in the sixth digit
     if align_corners:
-        places = np.arange(after) * ((before - 1) / (after - 1) if after > 1 else 0.0)
+        places = outputs * np.float32((before - 1) / (after - 1) if after > 1 else 0.0)
     else:
-        places = (np.arange(after) + 0.5) * (before / after) - 0.5
+        places = (outputs + np.float32(0.5)) * np.float32(before / after) - np.float32(0.5)
     if kind == "bilinear":
         places = np.clip(places, 0, None)
     first = np.floor(places).astype(np.intp)
@@ -99,7 +100,7 @@ def _wide_taps(before: int, after: int, kind: str) -> Taps:
     return Taps(np.minimum(indices, before - 1), weights.astype(np.float32))
 
 
-def cubic(distances: NDArray[np.float64], a: float) -> NDArray[np.float64]:
+def cubic(distances: NDArray[np.floating], a: float) -> NDArray[np.floating]:
     """The cubic convolution kernel; `a` is -0.5 in Pillow and where torch antialiases, -0.75 elsewhere in torch."""
     near = ((a + 2) * distances - (a + 3)) * distances * distances + 1
     far = a * (((distances - 5) * distances + 8) * distances - 4)

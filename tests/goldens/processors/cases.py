@@ -1,0 +1,154 @@
+"""The image processors that have goldens: what the checkpoints say, and pictures that try the corners of each rule.
+
+Used by make.py (with the reference) and by tests/test_preprocess_processors.py (with docai), so that both see the same
+bytes. The configurations are those of the published checkpoints named in `like`, except where a smaller limit makes
+large pictures unnecessary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from docai.vlm import images
+
+CLIP = {
+    "image_mean": [0.48145466, 0.4578275, 0.40821073],
+    "image_std": [0.26862954, 0.26130258, 0.27577711],
+}
+HALF = {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}
+COMMON = {"do_resize": True, "do_rescale": True, "do_normalize": True, "rescale_factor": 1 / 255}
+
+# (height, width): squares, sides that divide and that do not, one pixel, strips, growing and shrinking
+SIZES = [(1, 1), (1, 90), (90, 1), (28, 28), (33, 77), (150, 40), (3, 600), (336, 336), (480, 701), (1200, 250)]
+SAMPLES = 96  # values kept of each result
+
+
+@dataclass(frozen=True)
+class Case:
+    """One processor: its reference class in transformers, what the checkpoint says, and ours."""
+
+    like: str
+    reference: str
+    ours: images.Images
+    prep: dict[str, Any]
+    config: dict[str, Any] = field(default_factory=dict)
+    sizes: tuple[tuple[int, int], ...] = tuple(SIZES)
+
+
+QWEN = {"patch_size": 14, "temporal_patch_size": 2, "merge_size": 2, "resample": 3}
+LLAVA = {"resample": 3, "do_center_crop": True, "crop_size": {"height": 336, "width": 336}}
+PINPOINTS = [[336, 672], [672, 336], [672, 672], [1008, 336], [336, 1008]]
+CLIP_TOWER = {"model_type": "clip_vision_model", "image_size": 336, "patch_size": 14}
+PAN = {
+    "do_pan_and_scan": True,
+    "pan_and_scan_min_crop_size": 64,
+    "pan_and_scan_max_num_crops": 4,
+    "pan_and_scan_min_ratio_to_activate": 1.2,
+}
+
+CASES = {
+    "qwen2_vl": Case(
+        "Qwen/Qwen2-VL-7B-Instruct",
+        "qwen2_vl.image_processing_pil_qwen2_vl.Qwen2VLImageProcessorPil",
+        images.qwen_images(),
+        {**COMMON, **QWEN, **CLIP, "min_pixels": 3136, "max_pixels": 200704},
+    ),
+    "qwen3_vl": Case(
+        "Qwen/Qwen3-VL-4B-Instruct",
+        "qwen2_vl.image_processing_pil_qwen2_vl.Qwen2VLImageProcessorPil",
+        images.qwen_images(patch=16),
+        {**COMMON, **QWEN, **HALF, "patch_size": 16, "size": {"longest_edge": 1 << 24, "shortest_edge": 1 << 16}},
+    ),
+    "llava": Case(
+        "llava-hf/llava-1.5-7b-hf",
+        "clip.image_processing_pil_clip.CLIPImageProcessorPil",
+        images.llava_images(),
+        {**COMMON, **LLAVA, **CLIP, "size": {"shortest_edge": 336}},
+        {"vision_config": CLIP_TOWER},
+    ),
+    "llava_square": Case(
+        "liuhaotian/llava-v1.5-7b",
+        "llava.image_processing_pil_llava.LlavaImageProcessorPil",
+        images.llava_images(),
+        {**COMMON, **LLAVA, **CLIP, "size": {"shortest_edge": 336}, "do_pad": True},
+        {"vision_config": CLIP_TOWER},
+    ),
+    "llava_crop": Case(
+        "none: a crop larger than the resized picture",
+        "clip.image_processing_pil_clip.CLIPImageProcessorPil",
+        images.llava_images(),
+        {**COMMON, **LLAVA, **CLIP, "size": {"shortest_edge": 31}, "crop_size": {"height": 56, "width": 70}},
+        {"vision_config": CLIP_TOWER},
+    ),
+    "llava_next": Case(
+        "llava-hf/llava-v1.6-mistral-7b-hf",
+        "llava_next.image_processing_pil_llava_next.LlavaNextImageProcessorPil",
+        images.tiled_images(),
+        {**COMMON, **LLAVA, **CLIP, "size": {"shortest_edge": 336}, "image_grid_pinpoints": PINPOINTS},
+        {"vision_config": CLIP_TOWER},
+    ),
+    "paligemma": Case(
+        "google/paligemma-3b-pt-224",
+        "siglip.image_processing_pil_siglip.SiglipImageProcessorPil",
+        images.siglip_images(),
+        {**COMMON, **HALF, "resample": 3, "size": {"height": 224, "width": 224}, "image_seq_length": 256},
+        {"vision_config": {"model_type": "siglip_vision_model", "patch_size": 14}},
+    ),
+    "gemma3": Case(
+        "google/gemma-3-4b-it",
+        "gemma3.image_processing_pil_gemma3.Gemma3ImageProcessorPil",
+        images.gemma_images(),
+        {**COMMON, **HALF, "resample": 2, "size": {"height": 896, "width": 896}, "do_pan_and_scan": None},
+        {"mm_tokens_per_image": 256},
+        sizes=((1, 90), (33, 77), (480, 701), (1200, 250)),
+    ),
+    "gemma3_pan": Case(
+        "google/gemma-3-4b-it with pan and scan, smaller crops",
+        "gemma3.image_processing_pil_gemma3.Gemma3ImageProcessorPil",
+        images.gemma_images(),
+        {**COMMON, **HALF, **PAN, "resample": 2, "size": {"height": 224, "width": 224}},
+        {"mm_tokens_per_image": 256},
+        sizes=(*SIZES, (240, 1200), (100, 330), (200, 210)),
+    ),
+    "pixtral": Case(
+        "mistral-community/pixtral-12b",
+        "pixtral.image_processing_pil_pixtral.PixtralImageProcessorPil",
+        images.pixtral_images(),
+        {**COMMON, **CLIP, "resample": 3, "patch_size": {"height": 16, "width": 16}, "size": {"longest_edge": 1024}},
+        {"vision_config": {"model_type": "pixtral", "patch_size": 16}},
+    ),
+    "mistral3": Case(
+        "mistralai/Mistral-Small-3.1-24B-Instruct-2503",
+        "pixtral.image_processing_pil_pixtral.PixtralImageProcessorPil",
+        images.pixtral_images(patch=14, edge=1540),
+        # the reference's processor multiplies the patch by the merge before it asks its image processor
+        {**COMMON, **CLIP, "resample": 3, "patch_size": {"height": 28, "width": 28}, "size": {"longest_edge": 700}},
+        {"vision_config": {"model_type": "pixtral", "patch_size": 14}, "spatial_merge_size": 2},
+    ),
+}
+
+
+def picture(size: tuple[int, int]) -> NDArray[np.uint8]:
+    """Slopes of colour with noise and hard edges, (H, W, 3); the same bytes everywhere."""
+    height, width = size
+    random = np.random.RandomState(height * 10007 + width)
+    y, x = np.mgrid[:height, :width]
+    slopes = np.stack([y * 255 / height, x * 255 / width, (x + y) * 255 / (height + width)], axis=-1)
+    noise = random.randint(-40, 40, (height, width, 3))
+    lines = np.where(((x // 7 + y // 5) % 4 == 0)[..., None], 120, 0)
+    return np.clip(slopes + noise - lines, 0, 255).astype(np.uint8)
+
+
+def places(count: int) -> NDArray[np.intp]:
+    """Which of `count` values a golden keeps."""
+    return np.random.RandomState(count % 65521).randint(0, count, min(SAMPLES, count))
+
+
+def summary(pixels: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Some values, then mean and mean square of all: what a golden keeps of a result."""
+    flat = pixels.astype(np.float64).ravel()
+    return np.concatenate([flat[places(flat.size)], [flat.mean(), np.square(flat).mean()]])

@@ -1,0 +1,116 @@
+"""Every image processor gives the reference's values, for pictures of all shapes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from docai.errors import DependencyMissing, InputError
+from docai.preprocess.inputs import ImageInput, Pixels
+from docai.preprocess.processors import FittedImages, PackedImages, StretchedImages, TiledImages
+from docai.vlm.images import gemma_images, llava_images, pixtral_images, preprocessor_config, qwen_images, tiled_images
+from tests.goldens.processors.cases import CASES, picture, summary
+
+GOLDENS = Path(__file__).parent / "goldens" / "processors"
+# the same arithmetic on the same Pillow: equal but for the last bit of the mean over many floats
+TOLERANCE = 1e-6
+
+
+def whole_picture(image: ImageInput, patch: int, merge: int) -> Pixels:
+    """The picture that packed patches came from, (1, H, W, 3)."""
+    assert image.grid is not None
+    _, height, width = image.grid
+    blocks = image.pixels.reshape(height // merge, width // merge, merge, merge, 3, patch, patch)
+    return blocks.transpose(0, 2, 5, 1, 3, 6, 4).reshape(1, height * patch, width * patch, 3)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_are_those_of_the_reference(name: str) -> None:
+    case = CASES[name]
+    processor = case.ours(case.prep, case.config)
+    with np.load(GOLDENS / f"{name}.npz") as golden:
+        for size in case.sizes:
+            key = f"{size[0]}x{size[1]}"
+            image = processor(picture(size))
+            pixels = image.pixels
+            assert pixels.dtype == np.float32
+            if isinstance(processor, FittedImages):
+                pixels = whole_picture(image, processor.patch, processor.merge)
+            assert pixels.shape == tuple(golden[f"{key}/shape"]), key
+            np.testing.assert_allclose(summary(pixels), golden[f"{key}/values"], rtol=0, atol=TOLERANCE, err_msg=key)
+            if isinstance(processor, PackedImages):
+                assert image.grid == tuple(golden[f"{key}/grid"]), key
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_processors_leave_the_picture_alone_and_repeat_themselves(name: str) -> None:
+    case = CASES[name]
+    processor = case.ours(case.prep, case.config)
+    assert processor == case.ours(dict(case.prep), dict(case.config))  # data, and comparable
+    rgb = picture((40, 60))
+    rgb.flags.writeable = False
+    np.testing.assert_array_equal(processor(rgb).pixels, processor(rgb).pixels)
+
+
+def test_checkpoints_may_leave_everything_out() -> None:
+    assert qwen_images()({}, {}) == PackedImages(qwen_images()({}, {}).normalize, 14, 2, 2, 3136, 1003520)  # type: ignore[attr-defined]
+    gemma = gemma_images()({}, {})
+    assert isinstance(gemma, StretchedImages)
+    assert (gemma.size, gemma.tokens, gemma.pan) == ((896, 896), 256, None)
+    tiled = tiled_images()({}, {})
+    assert isinstance(tiled, TiledImages)
+    assert len(tiled.choices) == 5
+
+
+def test_llava_follows_its_tower() -> None:
+    pixtral = {"vision_config": {"model_type": "pixtral", "patch_size": 16}}
+    assert llava_images()({}, pixtral) == pixtral_images()({}, pixtral)
+    siglip = {"vision_config": {"model_type": "siglip_vision_model", "image_size": 384, "patch_size": 14}}
+    stretched = llava_images()(
+        {"size": {"height": 384, "width": 384}}, {**siglip, "vision_feature_select_strategy": "full"}
+    )
+    assert isinstance(stretched, StretchedImages)
+    assert stretched.tokens == 27 * 27
+
+
+def test_full_strategy_keeps_the_class_token() -> None:
+    case = CASES["llava"]
+    processor = case.ours(case.prep, {**case.config, "vision_feature_select_strategy": "full"})
+    assert processor(picture((30, 30))).tokens == 577
+
+
+def test_strips_are_named_where_the_model_cannot_take_them() -> None:
+    with pytest.raises(InputError, match=r"1 x 300 px.*200 times"):
+        qwen_images()({}, {})(picture((300, 1)))
+
+
+def test_a_strip_is_not_blown_up_before_it_is_cropped() -> None:
+    """336 x 1008000 px would be a gigabyte; the crop is what the reference would leave of it."""
+    processor = llava_images()(CASES["llava"].prep, CASES["llava"].config)
+    rgb = picture((1, 3000))
+    rgb[:, 1490:1510] = 200
+    image = processor(rgb)
+    assert image.pixels.shape == (1, 336, 336, 3)
+    assert np.ptp(image.pixels[..., 0]) < 1e-6
+
+
+def test_nested_configuration_of_new_files_wins() -> None:
+    class Files:
+        def __init__(self, **files: object) -> None:
+            self.files = files
+
+        def json_file(self, name: str) -> object:
+            return self.files.get(name.removesuffix(".json"))
+
+    assert preprocessor_config(Files()) == {}
+    alone = Files(preprocessor_config={"patch_size": 14}, processor_config={"patch_size": 3})
+    assert preprocessor_config(alone) == {"patch_size": 14}
+    nested = Files(preprocessor_config={"patch_size": 14}, processor_config={"image_processor": {"patch_size": 16}})
+    assert preprocessor_config(nested) == {"patch_size": 16}
+
+
+def test_an_unknown_filter_is_named() -> None:
+    with pytest.raises(DependencyMissing, match=r"filter 17.*3 \(bicubic\)"):
+        qwen_images()({"resample": 17}, {})
