@@ -102,7 +102,7 @@ def spans_of(joined: Joined, links: Sequence[Link], *, skip: frozenset[Style] = 
     """Styles and links as character ranges; neighbouring words of one style make one range."""
     marks: dict[tuple[Style | None, str | None], list[list[int]]] = {}
     for word, start, end in joined.places:
-        for style in word.styles - skip:
+        for style in sorted(word.styles - skip):
             _extend(marks.setdefault((style, None), []), start, end)
         link = next((link for link in links if _covers(link, word)), None)
         if link:

@@ -174,9 +174,11 @@ def _fonts(
     if not handles:
         return np.zeros(1, np.int32), [["", 400, False, False]]
     keys = each(_get_font, (handles,), "int64", len(handles))
-    _, run, index = np.unique(keys, return_index=True, return_inverse=True)
-    order = np.argsort(firsts[run])  # as they appear: addresses are others in every process
-    described = [_describe(text_page, char) for char in firsts[run][order].tolist()]
+    _, index = np.unique(keys, return_inverse=True)
+    first = np.full(int(index.max()) + 1, int(firsts.max()))  # character of each font
+    np.minimum.at(first, index, firsts)
+    order = np.argsort(first)  # as they appear: addresses are others in every process
+    described = [_describe(text_page, char) for char in first[order].tolist()]
     return np.append(0, np.argsort(order)[index]).astype(np.int32), described
 
 
