@@ -1,0 +1,63 @@
+"""Vision towers by their specs: pictures to rows of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import mlx.core as mx
+import mlx.nn as nn
+
+from docai.nn.packed_vit import PackedVit, PackedVitSpec
+from docai.nn.vit import Vit, VitSpec
+from docai.preprocess.inputs import ImageInput
+
+VisionSpec: TypeAlias = PackedVitSpec | VitSpec
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Seen:
+    """What a tower makes of one image: `rows` (patches, D), and those of inner layers for DeepStack.
+
+    A tower of a fixed size gives `rows` (tiles, patches, D).
+    """
+
+    rows: mx.array
+    taps: tuple[mx.array, ...] = ()
+
+
+class Tower(Protocol):
+    """A vision tower."""
+
+    def __call__(self, images: Sequence[ImageInput]) -> list[Seen]:
+        """One result for each image; images are encoded together where that is possible."""
+        ...
+
+
+class PackedTower(PackedVit):
+    """A packed transformer, one image at a time: so what an image gives does not depend on its company."""
+
+    def __call__(self, images: Sequence[ImageInput]) -> list[Seen]:
+        return [self._seen(image) for image in images]
+
+    def _seen(self, image: ImageInput) -> Seen:
+        assert image.grid is not None, "a packed tower needs the grid of its patches"
+        encoded = self.encode(mx.array(image.pixels), [image.grid])
+        return Seen(encoded.rows, encoded.taps)
+
+
+class FixedTower(Vit):
+    """A transformer over pictures of one size: the tiles of an image are a batch of their own."""
+
+    def __call__(self, images: Sequence[ImageInput]) -> list[Seen]:
+        return [Seen(self.encode(mx.array(image.pixels))) for image in images]
+
+
+def build_tower(spec: VisionSpec) -> nn.Module:
+    """The tower that `spec` describes."""
+    match spec:
+        case PackedVitSpec():
+            return PackedTower(spec)
+        case VitSpec():
+            return FixedTower(spec)
