@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from docai.ocr import glyph_repair
+from docai.ocr.code_sets import is_blank, is_east_asian, is_formatting
+from docai.ocr.glyph_repair import repair
 from docai.types import Glyphs
 
 DESCENT = 0.22  # of the font size: where `Glyphs.boxes` end below the baseline
@@ -62,7 +63,7 @@ def frames(glyphs: Glyphs, keep: NDArray[np.bool_]) -> Iterator[Frame]:
     everything = _clean(glyphs, keep)
     angles = glyphs.angles[everything.number].astype(np.int64)
     everything.number = np.arange(len(everything), dtype=np.int64)
-    glyph_repair.repair(everything, glyphs.font_table)
+    repair(everything, glyphs.font_table)
     present = everything.number >= 0
     nearest = np.round(angles / 90).astype(np.int64) * 90
     straight = np.abs(angles - nearest) <= _NEARLY
@@ -80,8 +81,8 @@ def _clean(glyphs: Glyphs, keep: NDArray[np.bool_]) -> Frame:
     """Drawn glyphs in the page's own frame; `number` is still the index into `glyphs`."""
     codes = glyphs.codepoints
     generated = (glyphs.flags & Glyphs.GENERATED) > 0
-    blank = glyph_repair.is_blank(codes)
-    drawn = np.flatnonzero(keep & ~generated & ~blank & ~glyph_repair.is_formatting(codes))
+    blank = is_blank(codes)
+    drawn = np.flatnonzero(keep & ~generated & ~blank & ~is_formatting(codes))
     boxes = glyphs.boxes[drawn].astype(np.float64)
     sizes = glyphs.sizes[drawn].astype(np.float64)
     sizes = np.where(sizes > 0.01, sizes, np.maximum(boxes[:, 3] - boxes[:, 1], 0.1))
@@ -141,7 +142,7 @@ def _stacked(group: Frame) -> NDArray[np.bool_]:
     centre = (group.boxes[:, 0] + group.boxes[:, 2]) / 2
     size = group.sizes[1:]
     down = (group.boxes[1:, 1] - group.boxes[:-1, 1]) / size
-    east = glyph_repair.is_east_asian(group.codes)
+    east = is_east_asian(group.codes)
     step = (np.abs(np.diff(centre)) < 0.3 * size) & (down > 0.5) & (down < 2.5) & east[1:] & east[:-1]
     two = step[1:] & step[:-1]
     none[:-2] |= two

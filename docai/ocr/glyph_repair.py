@@ -9,23 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from docai.ocr.code_sets import Codes, CodeSet, Mask, is_bad, is_east_asian, is_private, is_right_to_left
 from docai.ocr.symbol_fonts import symbol, tex_sign
 
 if TYPE_CHECKING:
     from docai.ocr.glyph_frame import Frame
     from docai.types import Font
 
-Codes = NDArray[np.uint32]
-Mask = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 REPLACEMENT = 0xFFFD
-
-_BLANKS = np.array([0x09, 0x0A, 0x0D, 0x20, 0xA0, 0x1680, 0x202F, 0x205F, 0x3000, *range(0x2000, 0x200C)], np.uint32)
-_FORMATTING = np.array(
-    [0x200D, 0x200E, 0x200F, 0x2060, 0xFEFF, *range(0x202A, 0x202F), *range(0x2066, 0x206A)], np.uint32
-)
 
 # Spacing accents -> their combining forms.
 _ACCENTS = {
@@ -33,66 +27,9 @@ _ACCENTS = {
     0xA8: "\u0308", 0x2DA: "\u030a", 0x2DD: "\u030b", 0x2C7: "\u030c", 0xB8: "\u0327", 0x2DB: "\u0328", 0x2CA: "\u0301",
     0x2CB: "\u0300",
 }  # fmt: skip
-_ACCENT_CODES = np.array(sorted(_ACCENTS), np.uint32)
+_is_accent = CodeSet(*_ACCENTS)
 _DOTLESS = {"ı": "i", "ȷ": "j"}
 _LAM, _ALEFS = "ل", "اأإآٱ"
-
-
-def is_blank(codes: Codes) -> Mask:
-    """White space of every width."""
-    blank: Mask = codes == 0x20
-    odd = np.flatnonzero((codes < 0x20) | (codes == 0xA0) | (codes >= 0x1680))
-    blank[odd[np.isin(codes[odd], _BLANKS)]] = True
-    return blank
-
-
-def is_formatting(codes: Codes) -> Mask:
-    """Marks of direction and joining that draw nothing."""
-    return _among(codes, 0x200D, _FORMATTING)
-
-
-def is_east_asian(codes: Codes) -> Mask:
-    """Chinese and Japanese characters and their full-width signs, which stand without spaces."""
-    return (
-        ((codes >= 0x2E80) & (codes <= 0x31FF))
-        | ((codes >= 0x3400) & (codes <= 0x9FFF))
-        | ((codes >= 0xF900) & (codes <= 0xFAFF))
-        | ((codes >= 0xFE30) & (codes <= 0xFE4F))
-        | ((codes >= 0xFF00) & (codes <= 0xFFEF))
-        | ((codes >= 0x20000) & (codes <= 0x3FFFF))
-    )
-
-
-def is_right_to_left(codes: Codes) -> Mask:
-    """Letters of the scripts that run right to left, not their digits."""
-    rtl: Mask = (codes >= 0x590) & (codes <= 0x8FF)
-    rtl &= ~((codes >= 0x660) & (codes <= 0x669)) & ~((codes >= 0x6F0) & (codes <= 0x6F9))
-    rtl |= ((codes >= 0xFB1D) & (codes <= 0xFDFF)) | ((codes >= 0xFE70) & (codes <= 0xFEFC))
-    return rtl | ((codes >= 0x10800) & (codes <= 0x10FFF))
-
-
-def is_private(codes: Codes) -> Mask:
-    """Private-use characters: only their own font knows what they show."""
-    return ((codes >= 0xE000) & (codes <= 0xF8FF)) | ((codes >= 0xF0000) & (codes <= 0x10FFFD))
-
-
-def is_bad(codes: Codes) -> Mask:
-    """Codes that say nothing: controls, surrogates, U+FFFD, places that Unicode leaves empty."""
-    return (
-        (codes < 0x20)
-        | ((codes >= 0x7F) & (codes < 0xA0))
-        | ((codes >= 0xD800) & (codes < 0xE000))
-        | ((codes >= 0xFFF0) & (codes <= 0xFFFF))
-        | (codes > 0x10FFFF)
-    )
-
-
-def _among(codes: Codes, lowest: int, wanted: Codes) -> Mask:
-    found: Mask = codes >= lowest
-    rows = np.flatnonzero(found)
-    if len(rows):
-        found[rows] = np.isin(codes[rows], wanted)
-    return found
 
 
 def repair(frame: Frame, fonts: tuple[Font, ...]) -> None:
@@ -195,7 +132,7 @@ def neighbours(kind: NDArray[Any], base: Floats, left: Floats, step: float) -> I
 
 def _join_accents(frame: Frame) -> None:
     """An accent drawn apart, over or under its letter, joins it ("´" and "e" to "é")."""
-    for i in np.flatnonzero(_accent_mask(frame)).tolist():
+    for i in np.flatnonzero(_is_accent(frame.codes) & (frame.number >= 0)).tolist():
         for j in (i + 1, i - 1):
             if 0 <= j < len(frame) and _accent_on(frame, i, j):
                 letter = frame.texts.get(j, chr(int(frame.codes[j])))
@@ -203,14 +140,6 @@ def _join_accents(frame: Frame) -> None:
                 frame.texts[j] = unicodedata.normalize("NFC", _DOTLESS.get(letter, letter) + mark)
                 frame.number[i] = -1
                 break
-
-
-def _accent_mask(frame: Frame) -> Mask:
-    codes = frame.codes
-    mask: Mask = (codes == 0x60) | ((codes >= 0xA8) & (codes < 0x2E0))
-    rows = np.flatnonzero(mask)
-    mask[rows] = np.isin(codes[rows], _ACCENT_CODES) & (frame.number[rows] >= 0)
-    return mask
 
 
 def _accent_on(frame: Frame, accent: int, letter: int) -> bool:

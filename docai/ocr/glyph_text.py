@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docai.ocr.bidi import faces_wrong, logical_order, mirror
+from docai.ocr.code_sets import is_right_to_left
 from docai.ocr.drop_caps import with_initials
 from docai.ocr.glyph_frame import Frame, frames, to_page
 from docai.ocr.glyph_lines import line_order
-from docai.ocr.glyph_repair import is_right_to_left
 from docai.ocr.glyph_words import BOLD, ITALIC, LOWERED, MONO, RAISED, WordTable
 from docai.types import Box, Font, Glyphs, Line, Style, Word
 

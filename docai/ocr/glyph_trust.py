@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from docai.ocr.glyph_repair import is_bad, is_blank, is_private
+from docai.ocr.code_sets import CodeSet, is_bad, is_blank, is_private
 from docai.ocr.letter_pairs import ENOUGH, IMPLAUSIBLE, UNUSUALNESS, letter_numbers
 from docai.ocr.symbol_fonts import symbol, tex_sign
 from docai.types import Glyphs
@@ -20,6 +20,9 @@ _BROKEN = 0.3  # share of a font's characters without meaning from which on none
 _PLAUSIBLE = 5.0  # mean unusualness of letter pairs up to which even a font without a map is believed
 # Parts of the names of fonts of signs.
 _SIGNS = ("math", "symbol", "dings", "cmsy", "cmex", "cmmi", "msam", "msbm", "extra", "awesome", "icon", "music")
+
+# ASCII signs other than those of numbers, dates and sentences.
+_is_sign = CodeSet("!\"#$%&'*+-/;<=>?@[\\]^_`{|}~")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +103,3 @@ def _soup(glyphs: Glyphs, rows: Ints, total: Ints) -> Mask:
         signs = np.unique(own[_is_sign(own)])
         soup[font] = len(signs) >= 4 and len(signs) > 0.3 * len(own)
     return soup
-
-
-def _is_sign(codes: NDArray[np.uint32]) -> Mask:
-    """ASCII signs other than those of numbers, dates and sentences."""
-    signs: Mask = np.isin(codes, np.array(list(map(ord, "!\"#$%&'*+-/;<=>?@[\\]^_`{|}~")), np.uint32))
-    return signs

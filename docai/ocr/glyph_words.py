@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from docai.ocr.code_sets import CodeSet, is_east_asian, is_right_to_left
 from docai.ocr.glyph_frame import SPACE, Frame
-from docai.ocr.glyph_repair import is_east_asian, is_right_to_left
 from docai.types import Font
 
 Floats = NDArray[np.float64]
@@ -33,9 +33,10 @@ _CUT_ALIGNED = (
 _CUT_AFTER_MARK = 4.0  # behind a list's bullet or number
 _CUT_BARE = 1.6
 _COLUMN_END = 3  # lines that end together make a column's edge
-_BULLETS = np.array(list(map(ord, "•◦▪▫●○■□‣⁃∙➢✓✔❖◆")), np.uint32)
-_FIGURE_ENDS = np.array(list(map(ord, "0123456789%)")), np.uint32)
-_FIGURE_STARTS = np.array(list(map(ord, "0123456789$€£(+-−")), np.uint32)
+_is_bullet = CodeSet("•◦▪▫●○■□‣⁃∙➢✓✔❖◆")
+_FIGURE_END = "0123456789%)"
+_ends_figure = CodeSet(_FIGURE_END)
+_starts_figure = CodeSet("0123456789$€£(+-−")
 _BARE_MARK = re.compile(r"^(?:\d{1,2}|[A-Z])$")  # the number of a section, if its title is not far
 _LIST_MARK = re.compile(
     r"^(?:[•◦▪▫●○■□‣⁃∙·–—*➢✓✔❖◆\-]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,5}|[IVX]{1,5})[.)]|\d{1,2}(?:\.\d{1,2})+\.?)$"
@@ -182,8 +183,8 @@ def _cuts(frame: Frame, gap: Floats, space: Mask, first: Mask) -> Mask:
     least = np.where(mean > 0, np.clip(2.5 * mean, _CUT, _CUT_MOST), 1.5)[line[wide]]
     before, after = frame.sizes[wide - 1], frame.sizes[wide]
     resized = np.minimum(before, after) < 0.9 * np.maximum(before, after)
-    bullet = np.isin(frame.codes[wide], _BULLETS)
-    figures = np.isin(frame.codes[wide - 1], _FIGURE_ENDS) & np.isin(frame.codes[wide], _FIGURE_STARTS)
+    bullet = _is_bullet(frame.codes[wide])
+    figures = _ends_figure(frame.codes[wide - 1]) & _starts_figure(frame.codes[wide])
     cut[wide[(gap[wide] > least) | resized | bullet | figures | _aligned(frame, wide, line)]] = True
     return _without_marks(frame, cut, space, first, gap)
 
@@ -218,7 +219,7 @@ def _without_marks(frame: Frame, cut: Mask, space: Mask, first: Mask, gap: Float
     begins = starts[np.searchsorted(starts, cuts) - 1]
     words = np.cumsum(space)
     one_word = (cuts - begins <= 8) & (words[cuts - 1] == words[begins])
-    one_word &= ~np.isin(frame.codes[cuts], _FIGURE_STARTS)
+    one_word &= ~_starts_figure(frame.codes[cuts])
     for at, begin in zip(cuts[one_word].tolist(), begins[one_word].tolist(), strict=True):
         mark = _text(frame, begin, at)
         marks = _LIST_MARK.match(mark) or (gap[at] < _CUT_BARE and _BARE_MARK.match(mark))
@@ -236,7 +237,7 @@ def _ends_something(frame: Frame, starts: Ints, begin: int, end: int, first: Mas
     """Whether what looks like a mark is the last cell of a row of figures, or an equation's number: at the right edge
     of a column, where longer lines end as well.
     """
-    if not first[begin] and frame.codes[begin - 1] in _FIGURE_ENDS:
+    if not first[begin] and chr(frame.codes[begin - 1]) in _FIGURE_END:
         return True
     size, left, right = frame.sizes[begin], frame.boxes[begin, 0], frame.boxes[end - 1, 2]
     rights = frame.boxes[np.append(starts[1:], len(first)) - 1, 2]

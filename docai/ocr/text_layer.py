@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docai.geometry import clip, grow, inside, overlap_area, union
-from docai.ocr.glyph_repair import is_blank
+from docai.ocr.code_sets import is_blank
 from docai.ocr.glyph_text import lines_of
 from docai.ocr.glyph_trust import Doubts, doubts
 from docai.ocr.hidden_text import Gray, Mask, covered_share, has_ink, may_be_covered, on_page, tiny
