@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from math import prod
 from typing import Any
 
 from docai.checkpoint.tensors import Quantization, TensorInfo
@@ -31,6 +32,11 @@ class Weight:
     change: Change | None = None
 
     @property
+    def size(self) -> int:
+        """Numbers in it."""
+        return prod(self.shape)
+
+    @property
     def sources(self) -> tuple[str, ...]:
         """The names, in the file, of what it is made of."""
         return tuple(dict.fromkeys(self._names()))
@@ -40,13 +46,20 @@ class Weight:
             return (self.name,)
         return (name for weight in self.made_of for name in weight._names())
 
+    def reads(self) -> Iterator[str]:
+        """The names that `parts` asks the file for, each as often as it asks."""
+        if self.change is None:
+            yield from (sibling(self.name, part) for part in part_names(self.quantization))
+        for weight in self.made_of:
+            yield from weight.reads()
+
     def parts(self, get: Callable[[str], Array], ops: Any) -> dict[str, Array]:
         """The arrays of the weight: `weight`, and `scales` and `biases` where it is quantized.
 
         `get` gives an array of the file by its name, `ops` is the library that the arrays are of.
         """
         if self.change is None:
-            return {part: get(_sibling(self.name, part)) for part in part_names(self.quantization)}
+            return {part: get(sibling(self.name, part)) for part in part_names(self.quantization)}
         made = [weight.parts(get, ops) for weight in self.made_of]
         return {part: self.change(ops, [m[part] for m in made]) for part in part_names(self.quantization)}
 
@@ -65,7 +78,8 @@ def part_names(quantization: Quantization | None) -> tuple[str, ...]:
     return ("weight", "scales", "biases") if quantization.has_biases else ("weight", "scales")
 
 
-def _sibling(name: str, part: str) -> str:
+def sibling(name: str, part: str) -> str:
+    """The name of a part beside the weight of this name."""
     return name if part == "weight" else name.removesuffix("weight") + part
 
 
@@ -90,7 +104,7 @@ def _packed(name: str, module: str, tensors: Mapping[str, TensorInfo], how: Quan
     """A quantized matrix, whose parts have to fit what the config says of it."""
     if how is None:
         raise CheckpointError(f"{name} has scales, but the config says nothing of how it is quantized")
-    weight, scales = tensors[name], tensors[_sibling(name, "scales")]
+    weight, scales = tensors[name], tensors[sibling(name, "scales")]
     shape = (*scales.shape[:-1], scales.shape[-1] * how.group_size)
     packed = (*shape[:-1], shape[-1] * how.bits // 32)
     if packed != weight.shape:
@@ -98,7 +112,7 @@ def _packed(name: str, module: str, tensors: Mapping[str, TensorInfo], how: Quan
             f"{name} of shape {weight.shape} with scales of shape {scales.shape} is not {how}: "
             f"that would be a weight of shape {packed}"
         )
-    if how.has_biases and _sibling(name, "biases") not in tensors:
+    if how.has_biases and sibling(name, "biases") not in tensors:
         raise CheckpointError(f"{module}.biases is missing: {how} needs it beside {name}")
     return Weight(scales.dtype if how.has_biases else "BF16", shape, how, name)
 
@@ -130,11 +144,15 @@ class WeightMap:
             *_several("of another shape", shapes),
         )
 
-    def check(self, expected: Mapping[str, Shape], what: str) -> None:
-        """Raise CheckpointError with all problems, where there are any; `what` names the checkpoint."""
-        problems = self.problems(expected)
-        if problems:
-            raise CheckpointError("\n  ".join((f"{what}: its tensors are not what its config describes", *problems)))
+    def wrong(self, expected: Mapping[str, Shape]) -> int:
+        """How many names are missing, left over or of another shape."""
+        fit = sum(name in self.weights and self.weights[name].shape == tuple(s) for name, s in expected.items())
+        return len(expected.keys() | self.weights.keys()) - fit
+
+    def error(self, expected: Mapping[str, Shape], what: str) -> CheckpointError:
+        """An error with all problems; `what` names the checkpoint."""
+        lines = (f"{what}: its tensors are not what its config describes", *self.problems(expected))
+        return CheckpointError("\n  ".join(lines))
 
     def _source(self, name: str) -> str:
         sources = self.weights[name].sources
