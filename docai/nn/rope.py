@@ -138,15 +138,19 @@ class Rope:
         self._axes = mx.array(_axes(spec)) if spec.sections else None
         self._magnitude = magnitude(spec)
 
-    def counting(self, offset: int | mx.array) -> Rotation:
-        """For positions offset, offset + 1, ...; an array gives an offset for each sequence of the batch."""
+    def counting(self, offset: int | mx.array, end: int) -> Rotation:
+        """For positions offset, offset + 1, ...; an array gives an offset for each sequence of the batch.
+
+        `end`: the length of the sequence, as far as it is known; LongRoPE turns longer ones by other frequencies.
+        """
         spec = self.spec
+        turns = None if spec.scaling is None else self._turns_until(end)
+        periods = None if turns is None else 1 / turns
 
         def rotate(x: mx.array) -> mx.array:
-            turns = None if spec.scaling is None else self._turns_until(offset, x.shape[2])
             return mx.fast.rope(
                 self._scaled(x), spec.dims, traditional=spec.interleaved, scale=1.0, offset=offset,
-                base=spec.theta if turns is None else None, freqs=None if turns is None else 1 / turns,
+                base=spec.theta if periods is None else None, freqs=periods,
             )  # fmt: skip
 
         return rotate
@@ -161,10 +165,9 @@ class Rope:
         cos, sin = mx.cos(angles)[:, None], mx.sin(angles)[:, None]  # (B, 1, L, dims/2)
         return lambda x: turn(self._scaled(x), cos, sin, interleaved=self.spec.interleaved)
 
-    def _turns_until(self, offset: int | mx.array, length: int) -> mx.array:
+    def _turns_until(self, end: int) -> mx.array:
         if self._long is None or not isinstance(self.spec.scaling, LongScaling):
             return self._turns
-        end = (offset if isinstance(offset, int) else int(offset.max())) + length
         return self._long if end > self.spec.scaling.context else self._turns
 
     def _scaled(self, x: mx.array) -> mx.array:

@@ -80,13 +80,17 @@ class Decoder(nn.Module):
         shift: int | mx.array = 0,
         blocks: mx.array | None = None,
         deepstack: Sequence[mx.array] = (),
+        end: int = 0,
     ) -> mx.array:
         """Embeddings (B, L, D) of the next tokens -> their hidden states (B, L, D), normed; the caches take them in.
 
         Positions count on from the cache's offset plus `shift`, unless `positions` (B, L) or (axes, B, L) gives them.
         `blocks` (B, L): tokens of one block see each other. `deepstack`: what is added behind the first layers.
+        `end`: the length of the whole prompt, where these tokens are a part of it.
         """
-        rotations = {spec: _rotation(rope, caches[0].offset, positions, shift) for spec, rope in self._ropes.items()}
+        offset = caches[0].offset
+        end = max(end, offset + x.shape[1])
+        rotations = {spec: _rotation(rope, positions, offset + shift, end) for spec, rope in self._ropes.items()}
         masks: dict[tuple[type[Cache], int | None], Mask] = {}
         for number, (layer, cache, spec) in enumerate(zip(self.layers, caches, self._spec.layers, strict=True)):
             window, rope = spec.attention.window, spec.attention.rope
@@ -111,7 +115,7 @@ def _ropes(spec: DecoderSpec) -> list[RopeSpec]:
     return list(dict.fromkeys(layer.attention.rope for layer in spec.layers if layer.attention.rope is not None))
 
 
-def _rotation(rope: Rope, offset: int, positions: mx.array | None, shift: int | mx.array) -> Rotation:
+def _rotation(rope: Rope, positions: mx.array | None, offset: int | mx.array, end: int) -> Rotation:
     if positions is None:
-        return rope.counting(offset + shift)
+        return rope.counting(offset, end)
     return rope.at(positions if rope.spec.sections or positions.ndim == 2 else positions[0])

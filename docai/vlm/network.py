@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import mlx.core as mx
 import mlx.nn as nn
 import numpy as np
+from numpy.typing import NDArray
 
 from docai.errors import UsageError
 from docai.nn.cache import Cache
@@ -17,10 +18,12 @@ from docai.vlm.decoder import Decoder
 from docai.vlm.spec import ModelSpec
 from docai.vlm.vision import build_tower
 
+Ids = NDArray[np.int32]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prompt:
-    """A prompt in numbers, of one request. `positions` and `shift` as in `Decoder.__call__`.
+    """A prompt in numbers, of one request, or a part of one. `positions`, `shift`, `end` as in `Decoder.__call__`.
 
     `embeddings` (1, L, D); `blocks` (1, L); `deepstack` (1, L, D) each, 0 where there is no image.
     """
@@ -30,6 +33,7 @@ class Prompt:
     shift: int = 0
     blocks: mx.array | None = None
     deepstack: tuple[mx.array, ...] = ()
+    end: int = 0
 
     def __len__(self) -> int:
         return int(self.embeddings.shape[1])
@@ -70,16 +74,11 @@ class Network(nn.Module):
         return [self.connector(one, image) for one, image in zip(seen, images, strict=True)]
 
     def prompt(
-        self,
-        tokens: Sequence[int],
-        features: Sequence[ImageFeatures] = (),
-        positions: mx.array | None = None,
-        shift: int = 0,
+        self, tokens: Sequence[int], images: Sequence[ImageInput] = (), features: Sequence[ImageFeatures] = ()
     ) -> Prompt:
-        """Tokens with the images' rows in the place of their image tokens, in order.
+        """Tokens with the images' features in the place of their image tokens, in order.
 
-        `positions` (axes, L) where they do not simply count up. Raises UsageError where rows and image tokens differ in
-        number.
+        Raises UsageError where rows and image tokens differ in number.
         """
         ids = np.asarray(tokens, np.int32)
         x = self.decoder.embedded(mx.array(ids[None]))
@@ -87,8 +86,15 @@ class Network(nn.Module):
         rows = sum(int(f.rows.shape[0]) for f in features)
         if rows != len(places):
             raise UsageError(f"the prompt has room for {len(places)} image tokens, but the images give {rows}")
-        prompt = Prompt(x, None if positions is None else positions[:, None], shift, self._blocks(ids, features))
-        return self._merged(prompt, features, mx.array(places)) if rows else prompt
+        prompt = Prompt(x, blocks=self._blocks(ids, features), end=len(ids))
+        return self._merged(self._placed(prompt, ids, images), features, mx.array(places)) if rows else prompt
+
+    def _placed(self, prompt: Prompt, ids: Ids, images: Sequence[ImageInput]) -> Prompt:
+        """With the positions of its tokens, where they do not simply count up."""
+        if self._spec.mrope is None:
+            return prompt
+        found = self._spec.mrope.positions(ids.tolist(), self._image_tokens, images)
+        return replace(prompt, positions=mx.array(found.ids)[:, None], shift=found.delta)
 
     def _merged(self, prompt: Prompt, features: Sequence[ImageFeatures], places: mx.array) -> Prompt:
         x = prompt.embeddings
@@ -104,11 +110,14 @@ class Network(nn.Module):
         out[0, places] = mx.concatenate(list(rows)).astype(x.dtype)
         return out
 
-    def _image_places(self, ids: np.ndarray) -> np.ndarray:
-        wanted = [t for t in (self._spec.image_token, self._spec.video_token) if t is not None]
-        return np.flatnonzero(np.isin(ids, wanted)).astype(np.int32)
+    @property
+    def _image_tokens(self) -> list[int]:
+        return [t for t in (self._spec.image_token, self._spec.video_token) if t is not None]
 
-    def _blocks(self, ids: np.ndarray, features: Sequence[ImageFeatures]) -> mx.array | None:
+    def _image_places(self, ids: Ids) -> Ids:
+        return np.flatnonzero(np.isin(ids, self._image_tokens)).astype(np.int32)
+
+    def _blocks(self, ids: Ids, features: Sequence[ImageFeatures]) -> mx.array | None:
         """(1, L) the block of each token, 0 for none."""
         if self._spec.image_mask == "prompt":
             return mx.ones((1, len(ids)), mx.int32)
@@ -132,6 +141,7 @@ class Network(nn.Module):
             shift=prompt.shift,
             blocks=prompt.blocks,
             deepstack=prompt.deepstack,
+            end=prompt.end,
         )
 
     def step(self, tokens: mx.array, caches: Sequence[Cache], shift: int | mx.array = 0) -> mx.array:

@@ -29,7 +29,8 @@ class Family:
     """What has to be said of a family of models.
 
     `spec` reads a config. `rules` gives the weight rules of each dialect, best guess first. `images` makes the image
-    processor from preprocessor_config.json and config.json; None for families without a tower.
+    processor from preprocessor_config.json and config.json; None for families without a tower. `text_only`: there are
+    checkpoints without the tower's weights, to be used for text.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Family:
     rules: Mapping[str, Rules]
     prompt: PromptSpec
     images: Callable[[Mapping[str, Any], Config], ImageProcessor] | None = None
+    text_only: bool = False
 
 
 # model_type -> the module of its family.

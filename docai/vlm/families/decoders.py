@@ -107,11 +107,12 @@ def _qwen_3(config: Config) -> DecoderSpec:
 
 
 def _qwen_mlp(config: Config, number: int) -> MlpSpec | MoeSpec:
-    dense = not config.get("num_experts") or number in config.get("mlp_only_layers", ())
+    experts = config.get("num_local_experts") or config.get("num_experts")  # the former since transformers 5
+    dense = not experts or number in config.get("mlp_only_layers", ())
     if dense or (number + 1) % config["decoder_sparse_step"]:
         return MlpSpec(config["intermediate_size"], config["hidden_act"])
     return MoeSpec(
-        config["num_experts"], config["num_experts_per_tok"], config["moe_intermediate_size"], config["hidden_act"],
+        experts, config["num_experts_per_tok"], config["moe_intermediate_size"], config["hidden_act"],
         normalized=config["norm_topk_prob"],
     )  # fmt: skip
 

@@ -1,0 +1,120 @@
+"""What the Qwen-VL families share: decoders with MRoPE, checkpoints without a tower, prompts and weight rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from docai.checkpoint.dialect import Drop, Rename, Reshape, Rule, Split, Transpose, renames
+from docai.errors import CheckpointError
+from docai.nn.packed_vit import PackedVitSpec
+from docai.vlm.config import Config
+from docai.vlm.connector import MergerSpec
+from docai.vlm.families.decoders import decoder_rules, decoder_spec
+from docai.vlm.positions import MropeSpec
+from docai.vlm.prompt import PromptSpec
+from docai.vlm.spec import DecoderSpec, ModelSpec
+
+_SYSTEM = "{% if loop.first and message.role != 'system' %}<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n"
+_TURNS = (
+    "<|im_start|>{{ message.role }}\n{% for part in message.content %}"
+    "{% if part.type == 'image' %}{{ image }}{% else %}{{ part.text }}{% endif %}{% endfor %}<|im_end|>\n"
+)
+
+
+def prompt_spec(*, system: bool) -> PromptSpec:
+    """ChatML; `system`: with the line that stands first where a conversation has none of its own (Qwen2-VL)."""
+    first = f"{_SYSTEM}{{% endif %}}" if system else ""
+    return PromptSpec(
+        placeholder="<|image_pad|>",
+        token="<|image_pad|>",
+        image="<|vision_start|><|image_pad|><|vision_end|>",
+        template=f"{{% for message in messages %}}{first}{_TURNS}{{% endfor %}}<|im_start|>assistant\n",
+    )
+
+
+def model_spec(
+    config: Config, decoder: DecoderSpec, vision: PackedVitSpec, connector: MergerSpec, mrope: MropeSpec
+) -> ModelSpec:
+    """A model, or its text half where the config has no tower or says that it is to be left out."""
+    only = config.get("language_model_only", False)
+    if not isinstance(only, bool):
+        raise CheckpointError(f"config.json: expected language_model_only to be true or false, got {only!r}")
+    if only:
+        return ModelSpec(decoder, notices=("language_model_only is set: loaded text-only, without the vision tower",))
+    if not config.get("vision_config"):
+        return ModelSpec(decoder)
+    return ModelSpec(
+        decoder,
+        vision,
+        connector,
+        image_token=config.get("image_token_id", 151_655),
+        video_token=config.get("video_token_id", 151_656),
+        mrope=mrope,
+    )
+
+
+def decoder(
+    config: Config, kind: str, defaults: Mapping[str, Any], sections: tuple[int, ...], *, mixed: bool
+) -> DecoderSpec:
+    """The text half, whose fields stand in `text_config` or, in the first files, at the top.
+
+    `sections` where the config names none; `mixed` as in `RopeSpec`. Whether the head is tied is said at the top; files
+    of transformers 4 say it in text_config, which newer ones fill with a default that does not count.
+    """
+    text = (config.section("text_config") if "text_config" in config else config).with_defaults(defaults)
+    spec = decoder_spec(text, kind)
+    tied = config.get("tie_word_embeddings", text.get("tie_word_embeddings", False))
+    layers = []
+    for layer in spec.layers:
+        rope = layer.attention.rope
+        assert rope is not None, "Qwen turns all layers"
+        rope = replace(rope, sections=rope.sections or sections, sections_mixed=mixed)
+        if sum(rope.sections) != rope.dims // 2:
+            raise CheckpointError(f"config.json: mrope_section {rope.sections} does not divide {rope.dims // 2} pairs")
+        layers.append(replace(layer, attention=replace(layer.attention, rope=rope)))
+    return replace(spec, layers=tuple(layers), tied=tied)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What stands before the names of a dialect's tower, decoder and head. `channels_last`: MLX's convolutions."""
+
+    tower: str
+    model: str
+    head: str
+    channels_last: bool = False
+
+
+FLAT = Names("visual.", "model.", "lm_head.")
+NESTED = Names("model.visual.", "model.language_model.", "lm_head.")
+MLX = Names("vision_tower.", "language_model.model.", "language_model.lm_head.", channels_last=True)
+
+# The merger of Qwen2-VL and Qwen2.5-VL, and the feed-forward blocks of each tower.
+SEQUENTIAL = {"ln_q.{part}": "norm.{part}", "mlp.0.{part}": "up.{part}", "mlp.2.{part}": "down.{part}"}
+NUMBERED = {"fc1.{part}": "up.{part}", "fc2.{part}": "down.{part}"}
+LINEAR = {"linear_fc1.{part}": "up.{part}", "linear_fc2.{part}": "down.{part}"}
+GATED = {"{x:gate|up|down}_proj.{part}": "{x}.{part}"}
+
+
+def rules(spec: ModelSpec, names: Names, mlp: Mapping[str, str], merger: Mapping[str, str]) -> tuple[Rule, ...]:
+    """From a dialect's names to ours. A model that is loaded without its tower leaves it out."""
+    text = decoder_rules(spec.decoder, names.model, names.head)
+    if spec.vision is None:
+        return (Drop(f"{names.tower}{{rest}}"), *text)
+    block, ours, patch = f"{names.tower}blocks.{{i}}.", "vision.blocks.{i}.", f"{names.tower}patch_embed.proj."
+    return (
+        *((Transpose(f"{patch}weight", (0, 4, 1, 2, 3)),) if names.channels_last else ()),
+        Reshape(f"{patch}weight", (0, -1)),  # a convolution over whole patches is a matrix
+        Rename(f"{patch}{{part}}", "vision.patch.{part}"),
+        Rename(f"{names.tower}pos_embed.weight", "vision.positions.weight"),
+        Drop(f"{names.tower}rotary_pos_emb.inv_freq"),
+        Split(f"{block}attn.qkv.{{part}}", tuple(f"{ours}attn.{x}.{{part}}" for x in "qkv")),
+        Rename(f"{block}attn.proj.{{part}}", f"{ours}attn.o.{{part}}"),
+        Rename(f"{block}{{x:norm1|norm2}}.{{part}}", f"{ours}{{x}}.{{part}}"),
+        *renames(mlp, f"{block}mlp.", f"{ours}mlp."),
+        *renames(merger, f"{names.tower}merger.", "connector.merge."),
+        *renames(merger, f"{names.tower}deepstack_merger_list.{{i}}.", "connector.deepstack.{i}."),
+        *text,
+    )

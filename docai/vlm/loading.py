@@ -1,0 +1,43 @@
+"""From a checkpoint to a network with its weights: family, spec, modules, numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from docai.checkpoint.checkpoint import Checkpoint, read_checkpoint
+from docai.checkpoint.load import has_part, load_into
+from docai.errors import CheckpointError
+from docai.vlm.config import Config
+from docai.vlm.families import Family, family_of
+from docai.vlm.network import Network
+from docai.vlm.spec import ModelSpec
+
+
+def resolve(checkpoint: Checkpoint) -> tuple[Family, ModelSpec]:
+    """The family of a checkpoint and what it is.
+
+    A family that has text-only checkpoints takes one without vision tensors as such; for another it is an error that
+    names the tower. Raises CheckpointError.
+    """
+    family = family_of(checkpoint.config)
+    spec = family.spec(Config(checkpoint.config))
+    if spec.vision is None or has_part(checkpoint, family.rules, spec, "vision."):
+        return family, spec
+    if not family.text_only:
+        raise CheckpointError(
+            f"{checkpoint.name}: expected the weights of a vision tower, as its config describes one; found none"
+        )
+    return family, family.spec(Config({**checkpoint.config, "vision_config": None}))
+
+
+def load_network(
+    checkpoint: Checkpoint | Path, *, dtype: str | None = None, on_progress: Callable[[int, int], None] | None = None
+) -> Network:
+    """The network of a checkpoint, or of a folder, filled. Raises CheckpointError or LimitExceeded."""
+    if isinstance(checkpoint, Path):
+        checkpoint = read_checkpoint(checkpoint)
+    family, spec = resolve(checkpoint)
+    network = Network(spec)
+    load_into(network, checkpoint, family.rules, spec, dtype=dtype, on_progress=on_progress)
+    return network

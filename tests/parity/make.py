@@ -1,0 +1,152 @@
+"""Ask the oracles: `python tests/parity/make.py [NAME...]` writes the cases of the recipes with these names, or all.
+
+Needs the `oracle` extra (torch, transformers, mlx-vlm, in the versions that it pins); the suite does not. A case keeps
+the oracle's config, the names and shapes of its tensors and its outputs. Its weights come from `weights.py`, here as in
+the test; the oracle loads them from a file, as it would a published checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parents[1]))
+
+from tests.parity.recipes import RECIPES, Image, Recipe  # noqa: E402
+from tests.parity.weights import noise, tensors  # noqa: E402
+
+STEPS = 8  # tokens of the greedy answer
+NEAR_TIE = 2e-3  # two best logits closer than this are no test: take another seed
+Outputs = dict[str, np.ndarray]
+
+
+def pixels(image: Image, number: int, seed: int) -> np.ndarray:
+    """The pixels of an image of a case; the test makes the same."""
+    return noise(f"image {number}", image.shape, seed)
+
+
+def all_pixels(recipe: Recipe) -> list[np.ndarray]:
+    return [pixels(image, number, recipe.seed) for number, image in enumerate(recipe.images)]
+
+
+# --- what an oracle is fed with: (recipe) -> keyword arguments of its forward pass, as NumPy arrays
+
+
+def text(recipe: Recipe) -> dict[str, np.ndarray]:
+    return {}
+
+
+FEEDS: dict[str, Callable[[Recipe], dict[str, np.ndarray]]] = {"text": text}
+
+
+def ask_transformers(recipe: Recipe, name: str) -> tuple[dict[str, Any], dict[str, list[int]], Outputs]:
+    """(config as saved, shapes of the tensors as saved, outputs) of a class of transformers."""
+    import torch
+    import transformers
+    from safetensors import safe_open
+    from safetensors.numpy import save_file
+
+    kind = getattr(transformers, name)
+    with tempfile.TemporaryDirectory() as folder:
+        config = kind.config_class(**recipe.config)
+        kind(config).float().save_pretrained(folder)
+        file = Path(folder) / "model.safetensors"
+        with safe_open(file, "np") as opened:
+            shapes = {key: list(opened.get_slice(key).get_shape()) for key in opened.keys()}  # noqa: SIM118 - no dict
+        save_file(tensors(shapes, recipe.seed, norm_offset=recipe.norm_offset), file, {"format": "pt"})
+        model, said = kind.from_pretrained(
+            folder, output_loading_info=True, attn_implementation="eager", dtype=torch.float32
+        )
+        if any(said.get(key) for key in ("missing_keys", "unexpected_keys", "mismatched_keys")):
+            raise SystemExit(f"{recipe.name}: the oracle did not take its own tensors: {said}")
+        saved = json.loads((Path(folder) / "config.json").read_text())
+    model.eval()
+    given = {k: torch.from_numpy(v) for k, v in FEEDS[recipe.feed](recipe).items()}
+    ids = torch.tensor([recipe.tokens])
+    with torch.no_grad():
+        out: Outputs = {"logits": model(input_ids=ids, **given).logits[0].numpy()}
+        if recipe.images:
+            out |= features(recipe, model, given)
+        answer = model.generate(
+            input_ids=ids, attention_mask=torch.ones_like(ids), **given, max_new_tokens=STEPS, min_new_tokens=STEPS,
+            do_sample=False, output_logits=True, return_dict_in_generate=True,
+        )  # fmt: skip
+    out["tokens"] = answer.sequences[0, len(recipe.tokens) :].numpy().astype(np.int32)
+    out["step_logits"] = torch.cat(answer.logits).numpy()
+    return saved, shapes, out
+
+
+def features(recipe: Recipe, model: Any, given: dict[str, Any]) -> Outputs:
+    """The rows that the images give, one after another, and those of DeepStack."""
+    found = model.get_image_features(**{k: v for k, v in given.items() if not k.endswith("token_type_ids")})
+    rows = getattr(found, "pooler_output", found)
+    rows = rows if isinstance(rows, (list, tuple)) else [rows]
+    out = {"features": np.concatenate([r.numpy().reshape(-1, r.shape[-1]) for r in rows])}
+    for number, level in enumerate(getattr(found, "deepstack_features", None) or ()):
+        out[f"deepstack_{number}"] = level.numpy()
+    return out
+
+
+def ask_mlx_vlm(recipe: Recipe, name: str) -> tuple[dict[str, Any], dict[str, list[int]], Outputs]:
+    """The same of a model of mlx-vlm, whose exports are the `mlx` dialect."""
+    import mlx.core as mx
+    from mlx.utils import tree_flatten
+    from mlx_vlm.models.cache import make_prompt_cache
+
+    module = import_module(f"mlx_vlm.models.{name}")
+    model = module.Model(module.ModelConfig.from_dict(dict(recipe.config)))
+    shapes = {key: list(value.shape) for key, value in tree_flatten(model.parameters())}
+    values = tensors(shapes, recipe.seed, norm_offset=recipe.norm_offset)
+    model.load_weights([(key, mx.array(value)) for key, value in values.items()])
+    given = {k: mx.array(v) for k, v in FEEDS[recipe.feed](recipe).items()}
+    cache = make_prompt_cache(model.language_model)
+    logits = model(mx.array([recipe.tokens]), cache=cache, **given).logits
+    out: Outputs = {"logits": np.array(logits[0])}
+    tokens, steps = [], [np.array(logits[0, -1])]
+    for _ in range(STEPS):
+        tokens.append(int(np.argmax(steps[-1])))
+        steps.append(np.array(model.language_model(mx.array([[tokens[-1]]]), cache=cache).logits[0, -1]))
+    out |= {"tokens": np.array(tokens, np.int32), "step_logits": np.stack(steps[:-1])}
+    return dict(recipe.config), shapes, out
+
+
+ORACLES = {"transformers": ask_transformers, "mlx_vlm": ask_mlx_vlm}
+
+
+def make(recipe: Recipe) -> None:
+    """Write one case."""
+    library, _, name = recipe.oracle.partition(":")
+    config, shapes, out = ORACLES[library](recipe, name)
+    best = np.sort(out["step_logits"], axis=-1)
+    if (margin := float((best[:, -1] - best[:, -2]).min())) < NEAR_TIE:
+        raise SystemExit(f"{recipe.name}: two tokens are within {margin:.1e} of each other; choose another seed")
+    case = {
+        "oracle": f"{library} {import_module(library).__version__}, {name}",
+        "seed": recipe.seed,
+        "norm_offset": recipe.norm_offset,
+        "tokens": list(recipe.tokens),
+        "images": [
+            {"shape": i.shape, "tokens": i.tokens, "grid": i.grid, "extra": dict(i.extra)} for i in recipe.images
+        ],
+        "variants": {n: {"renames": v.renames, "config": v.config} for n, v in recipe.variants.items()},
+        "config": config,
+        "tensors": shapes,
+    }
+    (HERE / "cases" / f"{recipe.name}.json").write_text(json.dumps(case, indent=1) + "\n")
+    np.savez_compressed(HERE / "cases" / f"{recipe.name}.npz", **out)
+    print(f"{recipe.name}: {len(shapes)} tensors, smallest margin {margin:.1e}")  # noqa: T201
+
+
+if __name__ == "__main__":
+    wanted = set(sys.argv[1:]) or {recipe.name for recipe in RECIPES}
+    for recipe in RECIPES:
+        if recipe.name in wanted:
+            make(recipe)

@@ -1,0 +1,45 @@
+"""Weights of tiny checkpoints, made from a seed and each tensor's name: nobody has to store them.
+
+The stream is that of NumPy's `RandomState`, which is frozen for good (NEP 19); a Generator's may change. Each tensor
+has a seed of its own, so that adding one changes no other. Default initialisations hide mistakes (zeros, ones, equal
+rows), so everything is random: matrices ~ N(0, 1 / fan-in), norm weights 1 + N(0, 0.01) (about 0 where the norm adds
+the 1 itself), biases N(0, 0.01).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float32]
+
+
+def noise(name: str, shape: Sequence[int], seed: int) -> Array:
+    """N(0, 1) of a shape, for ever the same for a name and a seed."""
+    state = np.random.RandomState((zlib.crc32(name.encode()) ^ (seed * 0x9E3779B1)) & 0xFFFFFFFF)
+    return state.standard_normal(tuple(shape)).astype(np.float32)
+
+
+def tensor(name: str, shape: Sequence[int], seed: int, *, norm_offset: bool = False) -> Array:
+    """The values of one tensor. `norm_offset`: norms multiply by 1 + w."""
+    values = noise(name, shape, seed)
+    if "running_var" in name:
+        return 0.5 + np.abs(values)
+    if len(shape) <= 1:
+        is_norm = name.endswith("weight") and "bias" not in name
+        around = 0.0 if norm_offset or not is_norm else 1.0
+        return around + np.float32(0.1) * values
+    return values / np.float32(np.sqrt(fan_in(shape)))
+
+
+def fan_in(shape: Sequence[int]) -> int:
+    """Numbers that are added up for one output: all but the first axis, or the last one of stacked experts."""
+    return int(shape[-1] if len(shape) == 3 else np.prod(shape[1:]))
+
+
+def tensors(shapes: Mapping[str, Sequence[int]], seed: int, *, norm_offset: bool = False) -> dict[str, Array]:
+    """All tensors of a checkpoint by name."""
+    return {name: tensor(name, shape, seed, norm_offset=norm_offset) for name, shape in shapes.items()}
