@@ -38,7 +38,7 @@ class Family:
     spec: Callable[[Config], ModelSpec]
     rules: Mapping[str, Rules]
     prompt: PromptSpec
-    images: Callable[[Mapping[str, Any], Config], ImageProcessor] | None = None
+    images: Callable[[Mapping[str, Any], Mapping[str, Any]], ImageProcessor] | None = None
     text_only: bool = False
 
 
@@ -51,8 +51,12 @@ FAMILIES: dict[str, str] = {
     "mistral": "llama",
     "phi3": "phi3",
     "qwen2": "qwen",
+    "qwen2_5_vl": "qwen2_5_vl",
+    "qwen2_vl": "qwen2_vl",
     "qwen3": "qwen",
     "qwen3_moe": "qwen",
+    "qwen3_vl": "qwen3_vl",
+    "qwen3_vl_moe": "qwen3_vl",
 }
 
 

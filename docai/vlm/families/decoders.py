@@ -250,11 +250,14 @@ def _long_attention(factor: float, context: int) -> float:
 
 def _yarn_attention(said: dict[str, Any]) -> float | None:
     """`attention_factor`, or DeepSeek's quotient of two magnitudes."""
-    both = said.get("mscale"), said.get("mscale_all_dim")
-    if said.get("attention_factor") or not all(both):
+    above, below = said.get("mscale"), said.get("mscale_all_dim")
+    if said.get("attention_factor") or not above or not below:
         return said.get("attention_factor")
-    above, below = (0.1 * m * math.log(said["factor"]) + 1 if said["factor"] > 1 else 1.0 for m in both)
-    return above / below
+    return _magnitude(said["factor"], above) / _magnitude(said["factor"], below)
+
+
+def _magnitude(factor: float, scale: float) -> float:
+    return 0.1 * scale * math.log(factor) + 1 if factor > 1 else 1.0
 
 
 _PLAIN_NORMS = {"input_layernorm": "attn_norm", "post_attention_layernorm": "mlp_norm"}

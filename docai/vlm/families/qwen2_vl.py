@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from docai.checkpoint.dialect import Rule
 from docai.nn.mlp import MlpSpec
-from docai.nn.packed_vit import PackedVitSpec
 from docai.vlm.config import Config
 from docai.vlm.connector import MergerSpec
 from docai.vlm.families import Family
@@ -15,46 +11,23 @@ from docai.vlm.images import qwen_images
 from docai.vlm.positions import MropeSpec
 from docai.vlm.spec import ModelSpec
 
-TEXT = {
-    "vocab_size": 152_064, "hidden_size": 8192, "intermediate_size": 29_568, "num_hidden_layers": 80,
-    "num_attention_heads": 64, "num_key_value_heads": 8, "rms_norm_eps": 1e-5, "rope_theta": 1e6,
-    "max_position_embeddings": 32_768, "sliding_window": 4096, "max_window_layers": 80,
-}  # fmt: skip
-SECTIONS = (16, 24, 24)
-
 
 def spec(config: Config) -> ModelSpec:
-    decoder = qwen.decoder(config, "qwen2", TEXT, SECTIONS, mixed=False)
+    decoder = qwen.decoder(config, "qwen2", qwen.QWEN_2, qwen.QWEN_2_SECTIONS, mixed=False)
     vision = config.section("vision_config")
-    width, merge = vision.get("embed_dim", 1280), vision.get("spatial_merge_size", 2)
-    tower = PackedVitSpec(
-        width,
-        vision.get("depth", 32),
-        vision.get("num_heads", 16),
-        MlpSpec(int(width * vision.get("mlp_ratio", 4)), vision.get("hidden_act", "quick_gelu"), gated=False, bias=True),
-        vision.get("patch_size", 14),
-        frames=vision.get("temporal_patch_size", 2),
-        channels=vision.get("in_channels", vision.get("in_chans", 3)),
-        merge=merge,
-    )
-    return qwen.model_spec(
-        config, decoder, tower, MergerSpec(width, vision.get("hidden_size", decoder.dims), merge**2), MropeSpec(merge)
-    )
-
-
-def rules(model: ModelSpec, names: qwen.Names) -> tuple[Rule, ...]:
-    return qwen.rules(model, names, qwen.NUMBERED, qwen.SEQUENTIAL)
+    hidden = vision.get("embed_dim", 1280)
+    width, activation = int(hidden * vision.get("mlp_ratio", 4)), vision.get("hidden_act", "quick_gelu")
+    tower = qwen.tower(vision, hidden, MlpSpec(width, activation, gated=False, bias=True))
+    merger = MergerSpec(hidden, vision.get("hidden_size", decoder.dims), tower.merge**2)
+    return qwen.model_spec(config, decoder, tower, merger, MropeSpec(tower.merge))
 
 
 FAMILY = Family(
     "qwen2_vl",
     ("qwen2_vl",),
     spec,
-    {
-        "hf": partial(rules, names=qwen.FLAT),
-        "transformers": partial(rules, names=qwen.NESTED),
-        "mlx": partial(rules, names=qwen.MLX),
-    },
+    qwen.dialects(mlp=qwen.NUMBERED, merger=qwen.SEQUENTIAL),
     qwen.prompt_spec(system=True),
     qwen_images(),
+    text_only=True,
 )

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from docai.checkpoint.dialect import Rule, Transpose
 from docai.nn.mlp import MlpSpec
-from docai.nn.packed_vit import PackedVitSpec
 from docai.preprocess.normalize import HALF
 from docai.vlm.config import Config
 from docai.vlm.connector import MergerSpec
@@ -23,7 +20,7 @@ _TEXT = {
 _MOE = {
     "vocab_size": 151_936, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 24,
     "num_attention_heads": 16, "rope_theta": 5e5, "max_position_embeddings": 128_000, "moe_intermediate_size": 1408,
-    "num_experts_per_tok": 4, "num_experts": 60,
+    "num_experts_per_tok": 4, "num_experts": 60, "norm_topk_prob": True,
 }  # fmt: skip
 SECTIONS = (24, 20, 20)
 
@@ -32,42 +29,38 @@ def spec(config: Config) -> ModelSpec:
     moe = config.get("model_type") == "qwen3_vl_moe"
     decoder = qwen.decoder(config, "qwen3_moe" if moe else "qwen3", _MOE if moe else _TEXT, SECTIONS, mixed=True)
     vision = config.section("vision_config")
-    width, merge = vision.get("hidden_size", 1152), vision.get("spatial_merge_size", 2)
+    hidden, activation = vision.get("hidden_size", 1152), vision.get("hidden_act", "gelu_pytorch_tanh")
     taps = tuple(vision.get("deepstack_visual_indexes", (8, 16, 24)))
-    activation = vision.get("hidden_act", "gelu_pytorch_tanh")
-    tower = PackedVitSpec(
-        width,
-        vision.get("depth", 27),
-        vision.get("num_heads", 16),
+    tower = qwen.tower(
+        vision,
+        hidden,
         MlpSpec(vision.get("intermediate_size", 4304), activation, gated=False, bias=True),
-        vision.get("patch_size", 16),
-        frames=vision.get("temporal_patch_size", 2),
-        channels=vision.get("in_channels", 3),
-        merge=merge,
+        layers=27,
+        patch=16,
         patch_bias=True,
         positions=int(vision.get("num_position_embeddings", 2304) ** 0.5),
         taps=taps,
     )
-    merger = MergerSpec(width, vision.get("out_hidden_size", decoder.dims), merge**2, taps=len(taps))
-    return qwen.model_spec(config, decoder, tower, merger, MropeSpec(merge, stamped=True))
+    merger = MergerSpec(hidden, vision.get("out_hidden_size", decoder.dims), tower.merge**2, taps=len(taps))
+    return qwen.model_spec(config, decoder, tower, merger, MropeSpec(tower.merge, stamped=True))
 
 
-def rules(model: ModelSpec, names: qwen.Names) -> tuple[Rule, ...]:
-    return qwen.rules(model, names, qwen.LINEAR, {"norm.{part}": "norm.{part}", **qwen.LINEAR})
+_DIALECTS = qwen.dialects(mlp=qwen.LINEAR, merger={"norm.{part}": "norm.{part}", **qwen.LINEAR}, hub=qwen.NESTED)
 
 
 def hub_rules(model: ModelSpec) -> tuple[Rule, ...]:
     """The published experts are stored input by output; transformers 5 saves them output by input."""
     experts = f"{qwen.NESTED.model}layers.{{i}}.mlp.experts."
     turned = (Transpose(f"{experts}gate_up_proj", (0, 2, 1)), Transpose(f"{experts}down_proj", (0, 2, 1)))
-    return (*turned, *rules(model, qwen.NESTED))
+    return (*turned, *_DIALECTS["hf"](model))
 
 
 FAMILY = Family(
     "qwen3_vl",
     ("qwen3_vl", "qwen3_vl_moe"),
     spec,
-    {"hf": hub_rules, "transformers": partial(rules, names=qwen.NESTED), "mlx": partial(rules, names=qwen.MLX)},
+    {**_DIALECTS, "hf": hub_rules},
     qwen.prompt_spec(system=False),
     qwen_images(patch=16, mean=HALF, std=HALF, least_pixels=256**2, most_pixels=4096**2),
+    text_only=True,
 )

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from docai.checkpoint.dialect import Drop, Rename, Reshape, Rule, Split, Transpose, renames
 from docai.errors import CheckpointError
+from docai.nn.mlp import MlpSpec
 from docai.nn.packed_vit import PackedVitSpec
 from docai.vlm.config import Config
 from docai.vlm.connector import MergerSpec
+from docai.vlm.families import Rules
 from docai.vlm.families.decoders import decoder_rules, decoder_spec
 from docai.vlm.positions import MropeSpec
 from docai.vlm.prompt import PromptSpec
 from docai.vlm.spec import DecoderSpec, ModelSpec
 
+# What the configuration class of Qwen2-VL and Qwen2.5-VL fills in.
+QWEN_2 = {
+    "vocab_size": 152_064, "hidden_size": 8192, "intermediate_size": 29_568, "num_hidden_layers": 80,
+    "num_attention_heads": 64, "num_key_value_heads": 8, "rms_norm_eps": 1e-5, "rope_theta": 1e6,
+    "max_position_embeddings": 32_768, "sliding_window": 4096, "max_window_layers": 80,
+}  # fmt: skip
+QWEN_2_SECTIONS = (16, 24, 24)
 _SYSTEM = "{% if loop.first and message.role != 'system' %}<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n"
 _TURNS = (
     "<|im_start|>{{ message.role }}\n{% for part in message.content %}"
@@ -55,6 +65,23 @@ def model_spec(
     )
 
 
+def tower(
+    vision: Config, hidden: int, mlp: MlpSpec, *, layers: int = 32, patch: int = 14, **more: Any
+) -> PackedVitSpec:
+    """The tower that a `vision_config` describes, from the fields that all of them have; `more` are a family's own."""
+    return PackedVitSpec(
+        hidden,
+        vision.get("depth", layers),
+        vision.get("num_heads", 16),
+        mlp,
+        vision.get("patch_size", patch),
+        frames=vision.get("temporal_patch_size", 2),
+        channels=vision.get("in_channels", vision.get("in_chans", 3)),
+        merge=vision.get("spatial_merge_size", 2),
+        **more,
+    )
+
+
 def decoder(
     config: Config, kind: str, defaults: Mapping[str, Any], sections: tuple[int, ...], *, mixed: bool
 ) -> DecoderSpec:
@@ -91,6 +118,8 @@ FLAT = Names("visual.", "model.", "lm_head.")
 NESTED = Names("model.visual.", "model.language_model.", "lm_head.")
 MLX = Names("vision_tower.", "language_model.model.", "language_model.lm_head.", channels_last=True)
 
+Pairs = Mapping[str, str]
+
 # The merger of Qwen2-VL and Qwen2.5-VL, and the feed-forward blocks of each tower.
 SEQUENTIAL = {"ln_q.{part}": "norm.{part}", "mlp.0.{part}": "up.{part}", "mlp.2.{part}": "down.{part}"}
 NUMBERED = {"fc1.{part}": "up.{part}", "fc2.{part}": "down.{part}"}
@@ -98,7 +127,7 @@ LINEAR = {"linear_fc1.{part}": "up.{part}", "linear_fc2.{part}": "down.{part}"}
 GATED = {"{x:gate|up|down}_proj.{part}": "{x}.{part}"}
 
 
-def rules(spec: ModelSpec, names: Names, mlp: Mapping[str, str], merger: Mapping[str, str]) -> tuple[Rule, ...]:
+def rules(spec: ModelSpec, names: Names, mlp: Pairs, merger: Pairs) -> tuple[Rule, ...]:
     """From a dialect's names to ours. A model that is loaded without its tower leaves it out."""
     text = decoder_rules(spec.decoder, names.model, names.head)
     if spec.vision is None:
@@ -118,3 +147,9 @@ def rules(spec: ModelSpec, names: Names, mlp: Mapping[str, str], merger: Mapping
         *renames(merger, f"{names.tower}deepstack_merger_list.{{i}}.", "connector.deepstack.{i}."),
         *text,
     )
+
+
+def dialects(mlp: Pairs, merger: Pairs, hub: Names = FLAT) -> dict[str, Rules]:
+    """The rules of every dialect. `hub`: the names of the first files; transformers nests the same modules deeper."""
+    named = {"hf": hub, "transformers": NESTED, "mlx": MLX}
+    return {dialect: partial(rules, names=names, mlp=mlp, merger=merger) for dialect, names in named.items()}
