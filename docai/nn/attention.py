@@ -74,5 +74,5 @@ class Attention(nn.Module):
         """Queries, keys and values, (B, L, heads, d) each."""
         shape = (*x.shape[:2], -1, self._spec.head_dim)
         if "qkv" in self:
-            return mx.split(self.qkv(x).reshape(shape), self._borders, axis=2)
+            return list(mx.split(self.qkv(x).reshape(shape), self._borders, axis=2))
         return [layer(x).reshape(shape) for layer in (self.q, self.k, self.v)]
