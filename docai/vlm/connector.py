@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -39,7 +40,43 @@ class MergerSpec:
     taps: int = 0
 
 
-ConnectorSpec: TypeAlias = MergerSpec
+@dataclass(frozen=True, slots=True)
+class ProjectorSpec:
+    """Each row by itself: through two layers (LLaVA 1.5, arXiv:2310.03744) or, with no `activation`, through one.
+
+    `tiled`: an image is a whole picture and tiles of it, put together by `in_place` (LLaVA 1.6).
+    """
+
+    dims: int
+    out: int
+    activation: str | None = "gelu"
+    bias: bool = True
+    tiled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PoolerSpec:
+    """Squares of `pool` x `pool` patches are averaged, normed and projected (Gemma 3, arXiv:2503.19786)."""
+
+    dims: int
+    out: int
+    pool: int
+    norm_eps: float = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class JoinerSpec:
+    """Rows are normed, `merged` of them made one of the same width, and projected through two layers (Mistral 3)."""
+
+    dims: int
+    out: int
+    merged: int = 4
+    norm_eps: float = 1e-5
+    activation: str = "gelu"
+    bias: bool = False
+
+
+ConnectorSpec: TypeAlias = MergerSpec | ProjectorSpec | PoolerSpec | JoinerSpec
 
 
 class Merge(nn.Module):
@@ -75,8 +112,96 @@ class Merger(nn.Module):
         return ImageFeatures(self.merge(seen.rows), tuple(inner))
 
 
+class Projector(nn.Module):
+    """Names: up; down, where there are two layers."""
+
+    def __init__(self, spec: ProjectorSpec) -> None:
+        super().__init__()
+        self.up = nn.Linear(spec.dims, spec.out, bias=spec.bias)
+        if spec.activation is not None:
+            self.down = nn.Linear(spec.out, spec.out, bias=spec.bias)
+            self._activation = ACTIVATIONS[spec.activation]
+
+    def __call__(self, seen: Seen, _: ImageInput) -> ImageFeatures:
+        rows = self.projected(seen.rows)
+        return ImageFeatures(rows.reshape(-1, rows.shape[-1]))
+
+    def projected(self, rows: mx.array) -> mx.array:
+        """(..., dims) -> (..., out)"""
+        return self.down(self._activation(self.up(rows))) if "down" in self else self.up(rows)
+
+
+class TiledProjector(Projector):
+    """Names: up, down; newline, the row that stands for the end of a line of patches."""
+
+    def __init__(self, spec: ProjectorSpec) -> None:
+        super().__init__(spec)
+        self.newline = mx.zeros((spec.out,))
+
+    def __call__(self, seen: Seen, image: ImageInput) -> ImageFeatures:
+        whole, *tiles = self.projected(seen.rows)
+        across = int(image.extra["tiles"][1])
+        top, left, height, width = (int(n) for n in image.extra["crop"])
+        placed = in_place(mx.stack(tiles), across)[top : top + height, left : left + width]  # (height, width, out)
+        ends = mx.broadcast_to(self.newline.astype(placed.dtype), (height, 1, placed.shape[-1]))
+        lines = mx.concatenate([placed, ends], axis=1)
+        return ImageFeatures(mx.concatenate([whole, lines.reshape(-1, lines.shape[-1])]))
+
+
+def in_place(tiles: mx.array, across: int) -> mx.array:
+    """Rows of square tiles (T, side * side, D), `across` of them beside each other, where they lie in the picture.
+
+    Gives (T / across * side, across * side, D).
+    """
+    count, rows, dims = tiles.shape
+    side = math.isqrt(rows)
+    grid = tiles.reshape(count // across, across, side, side, dims).swapaxes(1, 2)
+    return grid.reshape(count // across * side, across * side, dims)
+
+
+class Pooler(nn.Module):
+    """Names: norm, up."""
+
+    def __init__(self, spec: PoolerSpec) -> None:
+        super().__init__()
+        self.norm = nn.RMSNorm(spec.dims, eps=spec.norm_eps)
+        self.up = nn.Linear(spec.dims, spec.out, bias=False)
+        self._pool = spec.pool
+
+    def __call__(self, seen: Seen, _: ImageInput) -> ImageFeatures:
+        count, rows, dims = seen.rows.shape
+        side = math.isqrt(rows) // self._pool
+        squares = seen.rows.reshape(count, side, self._pool, side, self._pool, dims)
+        pooled = squares.mean(axis=(2, 4)).reshape(-1, dims)  # (tiles * tokens, dims)
+        return ImageFeatures(self.up(self.norm(pooled)))
+
+
+class Joiner(nn.Module):
+    """Names: norm, join, up, down."""
+
+    def __init__(self, spec: JoinerSpec) -> None:
+        super().__init__()
+        self.norm = nn.RMSNorm(spec.dims, eps=spec.norm_eps)
+        self.join = nn.Linear(spec.dims * spec.merged, spec.dims, bias=False)
+        self.up = nn.Linear(spec.dims, spec.out, bias=spec.bias)
+        self.down = nn.Linear(spec.out, spec.out, bias=spec.bias)
+        self._merged, self._activation = spec.merged, ACTIVATIONS[spec.activation]
+
+    def __call__(self, seen: Seen, _: ImageInput) -> ImageFeatures:
+        rows = self.norm(seen.rows)  # (N, dims)
+        blocks = rows.reshape(-1, self._merged, rows.shape[-1])
+        joined = self.join(blocks.swapaxes(1, 2).reshape(len(blocks), -1))  # channel by channel, as torch's unfold
+        return ImageFeatures(self.down(self._activation(self.up(joined))))
+
+
 def build_connector(spec: ConnectorSpec) -> nn.Module:
     """The connector that `spec` describes."""
     match spec:
         case MergerSpec():
             return Merger(spec)
+        case ProjectorSpec():
+            return TiledProjector(spec) if spec.tiled else Projector(spec)
+        case PoolerSpec():
+            return Pooler(spec)
+        case JoinerSpec():
+            return Joiner(spec)
