@@ -325,7 +325,7 @@ class Block:
     confidence: float | None = None
     source: str = "text-layer"
     continues: bool = False
-    children: tuple[Block, ...] = ()  # a figure's or table's caption and notes
+    children: tuple[Block, ...] = ()  # a figure's or table's caption, the names of a figure's parts
 
     @property
     def box(self) -> Box:

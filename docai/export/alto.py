@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from docai import __version__
+from docai.export.flow import flat
 from docai.export.markup import element, escaped
 from docai.export.options import ExportOptions
-from docai.export.words import PixelFrame, PlacedWord, flat, lines_of, words_of
+from docai.export.words import PixelFrame, PlacedWord, lines_of, words_of
 from docai.geometry import union
 from docai.types import Block, Box, Cell, Document, Label, Line, PageOutcome, PageResult, Status, Style
 
@@ -83,7 +84,7 @@ def _failure(outcome: PageOutcome) -> str:
 
 
 def _confidence(result: PageResult) -> float | None:
-    known = [block.confidence for block in result.blocks if block.confidence is not None]
+    known = [block.confidence for block in flat(result.blocks) if block.confidence is not None]
     return round(sum(known) / len(known), 3) if known else None
 
 

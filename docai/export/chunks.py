@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from docai.export.flow import Piece
+from docai.export.flow import Piece, flat, unfolded
 from docai.export.json import box_json, dumps
 from docai.export.markdown import Markdown, fenced, table_markdown
 from docai.export.options import ExportOptions
@@ -39,7 +39,7 @@ class Chunk:
 
     def json(self, source: str, number: int) -> dict[str, Any]:
         """The chunk as plain values; pages count from 1."""
-        blocks = list({part.id: (part, piece.page) for piece in self.pieces for part in piece.parts}.values())
+        blocks = list({p.id: (p, piece.page) for piece in self.pieces for p in flat(piece.parts)}.values())
         return {
             "number": number,
             "source": source,
@@ -105,8 +105,11 @@ def _texts(piece: Piece, writer: Markdown, most: int) -> Iterator[str]:
     if len(whole) <= most or piece.label in (Label.TITLE, Label.HEADING):
         yield from [whole] if whole else []
     elif piece.block.table is not None:
-        yield from map(table_markdown, table_parts(piece.block.table, most))
-        yield from (child.text for child in piece.block.children)
+        for part in unfolded([piece]):
+            if part is piece:
+                yield from map(table_markdown, table_parts(piece.block.table, most))
+            else:
+                yield writer.body(part)
     elif piece.label is Label.CODE:
         yield from map(fenced, _packed(piece.block.text.splitlines(), most, "\n"))
     else:

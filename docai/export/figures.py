@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 from docai.errors import DocaiError
 from docai.export.options import ExportOptions, image_folder
-from docai.types import Block, Box, Document, Page, PageResult
+from docai.types import Block, Box, Document, Label, Page, PageResult
 
 if TYPE_CHECKING:
     from docai.render.document import Source
     from docai.types import RGB
 
 _LOG = logging.getLogger(__name__)
+_PROSE = 4  # words a line, on average, from which on the text within a figure is more than its labels
 
 
 def picture_names(document: Document) -> dict[str, str]:
@@ -44,6 +45,18 @@ def is_picture(block: Block) -> bool:
 def is_latex(block: Block) -> bool:
     """Whether a formula's text is LaTeX: only models write it; text layers and OCR give its characters."""
     return block.kind == "formula" and block.source.startswith("vlm") and bool(block.text.strip())
+
+
+def is_prose(block: Block) -> bool:
+    """Whether a figure holds sentences, not only the labels of a chart."""
+    lines = [line.text.split() for line in block.lines] or [line.split() for line in block.text.splitlines()]
+    return is_picture(block) and bool(lines) and sum(map(len, lines)) >= max(12, _PROSE * len(lines))
+
+
+def alt_text(block: Block) -> str:
+    """What a picture is called where it cannot be seen: its caption, or what it is."""
+    caption = next((child.text for child in block.children if child.label is Label.CAPTION), "")
+    return caption or (block.text if block.kind == "formula" and block.text else block.kind.capitalize())
 
 
 def assets(document: Document, options: ExportOptions | None = None, source: Source | None = None) -> dict[str, bytes]:

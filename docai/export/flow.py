@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from docai.export.options import ExportOptions
@@ -61,6 +61,30 @@ def moved(spans: Iterable[Span], by: int) -> list[Span]:
 
 
 def children_around(block: Block) -> tuple[list[Block], list[Block]]:
-    """A block's captions and notes: those that stand above it, and the others."""
-    above = [child for child in block.children if child.box.cy < block.box.cy and child.box.b <= block.box.cy]
-    return above, [child for child in block.children if child not in above]
+    """A block's captions and the like: those that are read before it, and the others."""
+    before = [child for child in block.children if _is_before(child, block)]
+    return before, [child for child in block.children if child not in before]
+
+
+def _is_before(child: Block, block: Block) -> bool:
+    """By reading order; where no detector told one, those above come first."""
+    if child.region.order is not None and block.region.order is not None:
+        return child.region.order < block.region.order
+    return child.box.cy < block.box.cy and child.box.b <= block.box.cy
+
+
+def flat(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Blocks with their captions as blocks of their own, in reading order."""
+    for block in blocks:
+        before, after = children_around(block)
+        yield from flat(before)
+        yield block
+        yield from flat(after)
+
+
+def unfolded(flow: Iterable[Piece]) -> Iterator[Piece]:
+    """Pieces with their captions as pieces of their own, in reading order."""
+    for piece in flow:
+        for block in flat([piece.block]):
+            own = block is piece.block
+            yield piece if own else Piece(block, piece.page, block.text, block.spans, (block,))

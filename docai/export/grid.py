@@ -34,9 +34,9 @@ def text_rows(table: Table) -> list[list[str]]:
     return rows
 
 
-def html_table(table: Table) -> str:
-    """A table as HTML, a line a row; spans and header rows kept, every text escaped."""
-    lines, heads = ["<table>"], table.header_rows
+def html_table(table: Table, caption: str = "") -> str:
+    """A table as HTML, a line a row; spans and header rows kept, every text escaped. `caption` is an element."""
+    lines, heads = [f"<table>{caption}"], table.header_rows
     for number, cells in enumerate(cell_rows(table)):
         if number == 0:
             lines.append("<thead>" if heads else "<tbody>")

@@ -106,23 +106,38 @@ def _box(block: Block, page: Page) -> str:
 
 
 def _block(block: Block, page: Page, pixels: RGB | None) -> str:
-    above, below = children_around(block)
-    parts = [*above, block, *below]
-    return "".join(_one(part, page, pixels) for part in parts)
+    """A block; with captions a figure, or a table that holds its own."""
+    before, after = children_around(block)
+    if block.table is not None:
+        caption = next((child for child in block.children if child.label is Label.CAPTION), None)
+        said = body_html(block, None, "" if caption is None else _caption(caption, above=caption in before))
+        others = [[child for child in side if child is not caption] for side in (before, after)]
+        return "".join((*map(_child, others[0]), _element("div", block, said), *map(_child, others[1])))
+    said = _element("div", block, body_html(block, _picture(block, page, pixels)))
+    whole = "".join((*map(_child, before), said, *map(_child, after)))
+    return f"<figure>\n{whole}</figure>\n" if block.children else whole
 
 
-def _one(block: Block, page: Page, pixels: RGB | None) -> str:
+def _child(block: Block) -> str:
+    return _element("figcaption" if block.label is Label.CAPTION else "div", block, body_html(block, None))
+
+
+def _caption(block: Block, *, above: bool) -> str:
+    return _element("caption", block, body_html(block, None), None if above else "caption-side: bottom")
+
+
+def _element(tag: str, block: Block, said: str, style: str | None = None) -> str:
+    """A block's element, which can be linked to and leads to its place on the page."""
     unsure = block.confidence is not None and block.confidence < _UNSURE
-    depth = f"--depth: {block.level or 0}" if block.label is Label.LIST_ITEM else None
     attributes = {
         "class": f"block is-{block.label.value}" + " unsure" * unsure,
         "id": block.id,
         "dir": "auto",
         "title": _said_of(block),
-        "style": depth,
+        "style": f"--depth: {block.level or 0}" if block.label is Label.LIST_ITEM else style,
     }
     place = f'<a class="place" href="#box-{escaped(block.id)}" aria-label="Show on the page">◧</a>'
-    return element("div", attributes, place, body_html(block, _picture(block, page, pixels))) + "\n"
+    return element(tag, attributes, place, said) + "\n"
 
 
 def _picture(block: Block, page: Page, pixels: RGB | None) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from docai.export.figures import is_latex
+from docai.export.figures import alt_text, is_latex, is_prose
 from docai.export.grid import html_table
 from docai.export.markup import element, escaped
 from docai.export.runs import Run, page_link, runs, web_link
@@ -29,15 +29,15 @@ def _run(run: Run) -> str:
     return said
 
 
-def body_html(block: Block, picture: str | None) -> str:
-    """What a block says. `picture` is the data URI of a figure."""
+def body_html(block: Block, picture: str | None, caption: str = "") -> str:
+    """What a block says. `picture` is the data URI of a figure, `caption` the element of a table's."""
     text = inline_html(block.text, block.spans)
     match block.label:
         case Label.TITLE | Label.HEADING:
             level = min(6, max(1, block.level or (1 if block.label is Label.TITLE else 2)))
             return f"<h{level}>{text}</h{level}>"
         case Label.TABLE if block.table is not None:
-            return f'<div class="scroll">{html_table(block.table)}</div>'
+            return f'<div class="scroll">{html_table(block.table, caption)}</div>'
         case Label.CODE:
             return f"<pre><code>{escaped(block.text)}</code></pre>"
         case Label.FIGURE | Label.FORMULA:
@@ -49,5 +49,9 @@ def body_html(block: Block, picture: str | None) -> str:
 def _picture(block: Block, picture: str | None) -> str:
     if is_latex(block):
         return f'<pre class="latex"><code>{escaped(block.text)}</code></pre>'
-    image = f'<img src="{picture}" alt="{escaped(block.text or block.kind)}">' if picture else ""
-    return image or f"<p>{inline_html(block.text, block.spans)}</p>"
+    text = f"<p>{inline_html(block.text, block.spans)}</p>"
+    if picture is None:
+        return text
+    labels = block.text if block.kind == "figure" and not is_prose(block) else ""
+    title = f' title="{escaped(labels)}"' if labels else ""
+    return f'<img src="{picture}" alt="{escaped(alt_text(block))}"{title}>' + (text if is_prose(block) else "")

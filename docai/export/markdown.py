@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from docai.export.figures import crop, data_uri, is_latex, is_picture, picture_names, pixels_of, png_of
-from docai.export.flow import Piece, children_around, pieces
+from docai.export.figures import alt_text, crop, data_uri, is_latex, is_prose, picture_names, pixels_of, png_of
+from docai.export.flow import Piece, pieces, unfolded
 from docai.export.footnotes import Footnotes, match_footnotes
 from docai.export.grid import html_table, text_rows
 from docai.export.inline import escape, inline
@@ -18,8 +18,6 @@ from docai.types import Block, Document, Label, Page, Table
 
 if TYPE_CHECKING:
     from docai.types import RGB
-
-_PROSE = 4  # words a line, on average, from which on the text within a figure is more than its labels
 
 _PRINTED_RULE = re.compile(r"^(?:[-=_*~]\s?){5,}$")  # a line of signs, as receipts part their sections
 
@@ -37,7 +35,7 @@ class Markdown:
         self.flow = pieces(document, options)
         self.folder = image_folder(document, options)
         self.names = picture_names(document) if options.images != "none" else {}
-        self.footnotes: Footnotes = match_footnotes(self.flow)
+        self.footnotes: Footnotes = match_footnotes(list(unfolded(self.flow)))
         self.seen: set[int] = set()
         self.drawn: tuple[int, RGB | None] = (-1, None)
 
@@ -65,12 +63,10 @@ class Markdown:
 
     def piece(self, piece: Piece) -> Iterator[str]:
         """A piece by itself, with its captions, as parts that an empty line sets apart."""
-        above, below = children_around(piece.block)
-        yield from (inline(child.text, child.spans) for child in above)
-        yield self._body(piece)
-        yield from (inline(child.text, child.spans) for child in below)
+        yield from map(self.body, unfolded([piece]))
 
-    def _body(self, piece: Piece) -> str:
+    def body(self, piece: Piece) -> str:
+        """A piece without its captions."""
         block = piece.block
         match block.label:
             case Label.TITLE | Label.HEADING:
@@ -118,18 +114,6 @@ class Markdown:
         if self.drawn[0] != page.index:
             self.drawn = page.index, pixels_of(page, self.options.dpi)
         return self.drawn[1]
-
-
-def alt_text(block: Block) -> str:
-    """What a picture is called where it cannot be seen: its caption, or what it is."""
-    caption = next((child.text for child in block.children if child.label is Label.CAPTION), "")
-    return caption or (block.text if block.kind == "formula" and block.text else block.kind.capitalize())
-
-
-def is_prose(block: Block) -> bool:
-    """Whether a figure holds sentences, not only the labels of a chart."""
-    lines = [line.text.split() for line in block.lines] or [line.split() for line in block.text.splitlines()]
-    return is_picture(block) and bool(lines) and sum(map(len, lines)) >= max(12, _PROSE * len(lines))
 
 
 def heading(text: str, block: Block) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from docai.export.colours import rgb
 from docai.export.figures import pixels_of, shrunk
+from docai.export.flow import flat
 from docai.export.options import ExportOptions
-from docai.export.words import flat
 from docai.types import Block, Box, Document, Page, PageResult, Region
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import unicodedata
 from itertools import groupby
 
-from docai.export.flow import Piece, children_around, pieces
+from docai.export.figures import is_prose
+from docai.export.flow import Piece, pieces, unfolded
 from docai.export.grid import text_rows
-from docai.export.markdown import is_prose
 from docai.export.options import ExportOptions
 from docai.types import Document, Label, Table
 
@@ -35,9 +35,7 @@ def _page(flow: list[Piece]) -> str:
 
 
 def _said(piece: Piece) -> str:
-    above, below = children_around(piece.block)
-    parts = [*(child.text for child in above), _body(piece), *(child.text for child in below)]
-    return "\n\n".join(part for part in parts if part)
+    return "\n\n".join(part for part in map(_body, unfolded([piece])) if part)
 
 
 def _body(piece: Piece) -> str:

@@ -6,9 +6,10 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from docai.export.flow import flat
 from docai.export.glyphless import ADVANCE, DESCENT, GlyphlessFont
 from docai.export.pdf_writer import numbers
-from docai.export.words import PlacedWord, flat, lines_of, words_of
+from docai.export.words import PlacedWord, lines_of, words_of
 from docai.types import Box, Line, Page, PageResult, Point
 
 _THIN = 0.1  # least width of a word or space, in ems

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from docai.geometry import clip, displayed_quad
@@ -19,13 +18,6 @@ class PlacedWord:
     box: Box
     space: bool
     styles: frozenset[Style] = frozenset()
-
-
-def flat(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Blocks with their captions and notes as blocks of their own."""
-    for block in blocks:
-        yield block
-        yield from flat(block.children)
 
 
 def lines_of(block: Block) -> list[Line]:

@@ -1,4 +1,4 @@
-"""Titles above tables and notes under them, which belong to a table but are none of its rows."""
+"""Titles above tables and notes under them, which belong to a table but are none of its rows; what captions name."""
 
 from __future__ import annotations
 
@@ -7,18 +7,29 @@ from collections.abc import Sequence
 
 from docai.geometry import inside, union
 from docai.layout.grid import Piece, pieces_of, visual_rows
-from docai.types import Box, Line
+from docai.types import Box, Label, Line
 
 _CAPTION = re.compile(
     r"^(?:table|tab\.|exhibit|figure|fig\.|chart|tableau|tabelle|표|表|图|圖)\s*[\dIVX]+|^table\s+[A-Z][.\-]?\d", re.I
 )
 _NOTE = re.compile(r"^(?:sources?|notes?|abbreviations?|key|legend|quelle|nota)\b\s*[:.\u2014\-]|^[*†‡§¶]\s*\w", re.I)
+_KINDS = {
+    Label.TABLE: re.compile(r"^[\[<]?(?:tab(?:le|elle|leau|la)?\b|cuadro\b|таблица|表|표)", re.I),
+    Label.FIGURE: re.compile(
+        r"^[\[<]?(?:(?:fig(?:ure|ura)?|chart|scheme|plate|abb(?:ildung)?)\b|рис|[図图圖]|그림)", re.I
+    ),
+}
 _FIRST_ROWS = 4  # a caption inside a table's box is among so many rows
 
 
 def is_caption(text: str) -> bool:
     """Whether a text begins as the caption of a table or figure does: "Table 3"."""
     return bool(_CAPTION.match(text))
+
+
+def caption_of(text: str) -> Label | None:
+    """What a caption says that it is about: a table or a figure; None where it does not say."""
+    return next((label for label, words in _KINDS.items() if words.match(text)), None)
 
 
 def without_captions(box: Box, lines: Sequence[Line], em: float) -> Box:

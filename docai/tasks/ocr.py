@@ -120,6 +120,7 @@ class PageReader:
         """One page: its text, its regions, its blocks."""
         from docai.layout.rules import seen_rules
         from docai.ocr.assemble import assemble
+        from docai.ocr.captions import with_captions
 
         page, content = source.page(index), source.content(index)
         given = layout.get(index) if layout else None
@@ -134,7 +135,7 @@ class PageReader:
             text = "and no text was found in them; get a whole copy of the file"
             raise InputError(f"{source.name}, page {index + 1}: {content.damage}, {text}")
         outcome = PageOutcome(Status.DEGRADED, reasons) if reasons else PageOutcome()
-        return PageResult(reading.page, tuple(blocks), outcome, links=reading.content.links)
+        return PageResult(reading.page, tuple(with_captions(blocks)), outcome, links=reading.content.links)
 
     def text_of(self, page: Page, content: PageContent, given: PageDetections | None) -> Reading:
         """The page's lines; with a given layout, on the page as that layout has it turned."""
