@@ -53,5 +53,8 @@ def _gelu_tanh_gated(gate: mx.array, up: mx.array) -> mx.array:
 def gated(name: str) -> Callable[[mx.array, mx.array], mx.array]:
     """activation(gate) * up; one kernel for the common ones."""
     activation = ACTIVATIONS[name]
-    fused = {nn.silu: _silu_gated, gelu_tanh: _gelu_tanh_gated}
-    return fused.get(activation, lambda gate, up: activation(gate) * up)
+    if activation is nn.silu:
+        return _silu_gated
+    if activation is gelu_tanh:
+        return _gelu_tanh_gated
+    return lambda gate, up: activation(gate) * up

@@ -32,10 +32,15 @@ def attend_quantized(
 ) -> mx.array:
     """As `attend`, with keys and values as (packed, scales, biases) of mx.quantize along the head."""
     grouped = _grouped(q, k[0].shape[1]) * scoring.scale
-    keys, values = ([a[:, :, None] for a in parts] for parts in (k, v))
-    scores = mx.quantized_matmul(grouped, *keys, transpose=True, group_size=group, bits=bits)
+    scores = _product(grouped, k, transpose=True, bits=bits, group=group)
     weights = _weights(scores, scoring, mask, q.dtype)
-    return mx.quantized_matmul(weights, *values, transpose=False, group_size=group, bits=bits).reshape(q.shape)
+    return _product(weights, v, transpose=False, bits=bits, group=group).reshape(q.shape)
+
+
+def _product(x: mx.array, packed: Sequence[mx.array], *, transpose: bool, bits: int, group: int) -> mx.array:
+    """(B, kv_heads, group, L, n) times a quantized (B, kv_heads, n, m), or its transpose."""
+    weight, scales, biases = (a[:, :, None] for a in packed)
+    return mx.quantized_matmul(x, weight, scales, biases, transpose=transpose, group_size=group, bits=bits)
 
 
 def _grouped(q: mx.array, kv_heads: int) -> mx.array:
