@@ -44,7 +44,21 @@ def text(recipe: Recipe) -> dict[str, np.ndarray]:
     return {}
 
 
-FEEDS: dict[str, Callable[[Recipe], dict[str, np.ndarray]]] = {"text": text}
+def qwen(recipe: Recipe) -> dict[str, np.ndarray]:
+    """Patches of all images in a row, their grids, and which tokens are theirs (else transformers skips MRoPE)."""
+    token = recipe.config["image_token_id"]
+    return {
+        "pixel_values": np.concatenate(all_pixels(recipe)),
+        "image_grid_thw": np.array([image.grid for image in recipe.images]),
+        "mm_token_type_ids": np.array([[int(t == token) for t in recipe.tokens]]),
+    }
+
+
+def qwen_mlx(recipe: Recipe) -> dict[str, np.ndarray]:
+    return {key: value for key, value in qwen(recipe).items() if key != "mm_token_type_ids"}
+
+
+FEEDS: dict[str, Callable[[Recipe], dict[str, np.ndarray]]] = {"text": text, "qwen": qwen, "qwen_mlx": qwen_mlx}
 
 
 def ask_transformers(recipe: Recipe, name: str) -> tuple[dict[str, Any], dict[str, list[int]], Outputs]:
@@ -91,7 +105,8 @@ def features(recipe: Recipe, model: Any, given: dict[str, Any]) -> Outputs:
     rows = rows if isinstance(rows, (list, tuple)) else [rows]
     out = {"features": np.concatenate([r.numpy().reshape(-1, r.shape[-1]) for r in rows])}
     for number, level in enumerate(getattr(found, "deepstack_features", None) or ()):
-        out[f"deepstack_{number}"] = level.numpy()
+        parts = level if isinstance(level, (list, tuple)) else [level]
+        out[f"deepstack_{number}"] = np.concatenate([part.numpy() for part in parts])
     return out
 
 

@@ -66,6 +66,59 @@ LONG = {
 }  # fmt: skip
 GEMMA = {**TEXT, "tie_word_embeddings": True, "query_pre_attn_scalar": 24, "sliding_window": 6}
 
+# --- the Qwen-VL line: two images of different grids; patches of 4 pixels, 2 frames deep, 96 numbers each
+QWEN_IMAGES = (Image((60, 96), 15, (1, 6, 10)), Image((32, 96), 8, (1, 8, 4)))
+QWEN_PROMPT = (5, 6, 93, *(95,) * 15, 94, 7, 8, 9, 93, *(95,) * 8, 94, 10, 11, 12)
+QWEN_IDS = {"image_token_id": 95, "video_token_id": 96, "vision_start_token_id": 93, "vision_end_token_id": 94}
+QWEN_TEXT = {**TEXT, "hidden_size": 64}
+QWEN_2_TEXT = {k: v for k, v in QWEN_TEXT.items() if k != "head_dim"}
+QWEN_VISION = {
+    "depth": 3, "hidden_size": 32, "intermediate_size": 48, "out_hidden_size": 64, "num_heads": 2, "patch_size": 4,
+    "in_channels": 3, "spatial_merge_size": 2, "temporal_patch_size": 2,
+}  # fmt: skip
+
+
+def mrope(*sections: int, interleaved: bool = False) -> dict[str, Any]:
+    more = {"mrope_interleaved": True} if interleaved else {}
+    return {"rope_type": "default", "rope_theta": 1000.0, "mrope_section": list(sections), **more}
+
+
+QWEN_2_VISION = {
+    "depth": 2, "embed_dim": 32, "hidden_size": 64, "num_heads": 2, "patch_size": 4, "mlp_ratio": 3, "in_channels": 3,
+}
+QWEN_2_5_VISION = {**QWEN_VISION, "window_size": 16, "fullatt_block_indexes": [1], "tokens_per_second": 2}
+QWEN_3_VISION = {**QWEN_VISION, "num_position_embeddings": 16, "deepstack_visual_indexes": [0, 1]}
+QWEN_MOE_TEXT = {
+    **QWEN_TEXT, "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "num_hidden_layers": 3,
+    "mlp_only_layers": [1],
+}  # fmt: skip
+
+
+def qwen_recipe(name: str, oracle: str, text: Mapping[str, Any], vision: Mapping[str, Any], **more: Any) -> Recipe:
+    config = {"text_config": dict(text), "vision_config": dict(vision), **QWEN_IDS, "tie_word_embeddings": False}
+    return Recipe(name, f"transformers:{oracle}", config, QWEN_PROMPT, QWEN_IMAGES, "qwen", **more)
+
+
+NESTED = Variant(((r"^model\.", "model.language_model."), (r"^visual\.", "model.visual.")))
+QWEN_VL = (
+    qwen_recipe(
+        "qwen2_vl", "Qwen2VLForConditionalGeneration", {**QWEN_2_TEXT, "rope_parameters": mrope(2, 3, 3)},
+        QWEN_2_VISION, variants={"nested": NESTED},
+    ),
+    qwen_recipe(
+        "qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration", {**QWEN_2_TEXT, "rope_parameters": mrope(2, 3, 3)},
+        QWEN_2_5_VISION, variants={"nested": NESTED},
+    ),
+    qwen_recipe(
+        "qwen3_vl", "Qwen3VLForConditionalGeneration",
+        {**QWEN_TEXT, "rope_parameters": mrope(4, 2, 2, interleaved=True)}, QWEN_3_VISION,
+    ),
+    qwen_recipe(
+        "qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration",
+        {**QWEN_MOE_TEXT, "rope_parameters": mrope(4, 2, 2, interleaved=True)}, QWEN_3_VISION,
+    ),
+)  # fmt: skip
+
 RECIPES: tuple[Recipe, ...] = (
     Recipe("llama", "transformers:LlamaForCausalLM", {**TEXT, "attention_bias": True, "mlp_bias": True}, WORDS),
     Recipe("llama-llama3", "transformers:LlamaForCausalLM", {**TEXT, "rope_parameters": LLAMA_3}, WORDS),
@@ -94,4 +147,5 @@ RECIPES: tuple[Recipe, ...] = (
     Recipe(
         "gemma3_text", "transformers:Gemma3ForCausalLM", {**GEMMA, "num_hidden_layers": 6}, WORDS, norm_offset=True,
     ),
+    *QWEN_VL,
 )  # fmt: skip
