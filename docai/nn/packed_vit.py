@@ -25,6 +25,7 @@ class PackedVitSpec:
     Patches come in blocks of `merge` x `merge` (see `docai.nn.grids`). `positions`: the side of a square table of
     learned positions that is stretched to each image, 0 for none. `window`: the side of attention windows in blocks, 0
     for none; then `full_layers` are those that see a whole image nevertheless. The outputs of `taps` are given too.
+    `unused`: layers that the checkpoint has above those, which nobody needs.
     """
 
     hidden: int
@@ -46,6 +47,7 @@ class PackedVitSpec:
     taps: tuple[int, ...] = ()
     pre_norm: bool = False
     post_norm: bool = False
+    unused: int = 0
 
     @property
     def head_dim(self) -> int:
