@@ -139,7 +139,7 @@ def shapes_of(module: nn.Module) -> dict[str, Shape]:
     """The names and shapes of a module's weights."""
     from mlx.utils import tree_flatten
 
-    flat: list[tuple[str, Any]] = tree_flatten(module.parameters())  # type: ignore[assignment]
+    flat: list[tuple[str, Any]] = tree_flatten(module.parameters())  # type: ignore[no-untyped-call, assignment]
     return {name: tuple(array.shape) for name, array in flat}
 
 

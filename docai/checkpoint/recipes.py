@@ -1,0 +1,70 @@
+"""Short names of models, and the families that are still to come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What a short name stands for: a repo on the hub, as `org/name`."""
+
+    repo: str
+    about: str
+
+
+RECIPES: dict[str, Recipe] = {
+    "gemma3": Recipe("google/gemma-3-4b-it", "Gemma 3, 4B"),
+    "llava": Recipe("llava-hf/llava-1.5-7b-hf", "LLaVA 1.5, 7B"),
+    "llava-next": Recipe("llava-hf/llava-v1.6-mistral-7b-hf", "LLaVA 1.6 on Mistral, 7B"),
+    "mistral3": Recipe("mistralai/Mistral-Small-3.1-24B-Instruct-2503", "Mistral Small 3.1, 24B"),
+    "paligemma": Recipe("google/paligemma-3b-pt-224", "PaliGemma, 3B"),
+    "paligemma2": Recipe("google/paligemma2-3b-mix-448", "PaliGemma 2, 3B"),
+    "pixtral": Recipe("mistral-labs/pixtral-12b", "Pixtral, 12B"),
+    "qwen2-vl": Recipe("mlx-community/Qwen2-VL-2B-Instruct-4bit", "Qwen2-VL, 2B, 4 bit"),
+    "qwen2.5-vl": Recipe("mlx-community/Qwen2.5-VL-3B-Instruct-4bit", "Qwen2.5-VL, 3B, 4 bit"),
+    "qwen2.5-vl-7b": Recipe("mlx-community/Qwen2.5-VL-7B-Instruct-4bit", "Qwen2.5-VL, 7B, 4 bit"),
+    "qwen3-vl": Recipe("Qwen/Qwen3-VL-4B-Instruct", "Qwen3-VL, 4B"),
+    "qwen3-vl-30b": Recipe("Qwen/Qwen3-VL-30B-A3B-Instruct", "Qwen3-VL, mixture of experts, 30B"),
+    "qwen3": Recipe("Qwen/Qwen3-4B", "Qwen3, text only, 4B"),
+    "smollm2": Recipe("HuggingFaceTB/SmolLM2-135M-Instruct", "SmolLM2 (Llama), text only, 135M"),
+}
+
+# Families that docai does not read yet, by name, with the model_types that their checkpoints carry.
+LATER: dict[str, tuple[str, ...]] = {
+    "Aya Vision": ("aya_vision", "cohere2_vision"),
+    "Bunny": ("llava-qwen2", "bunny-llama"),
+    "Cohere Compass": ("cohere_compass",),
+    "DiffusionGemma": ("diffusion_gemma",),
+    "Falcon-OCR": ("falcon_ocr",),
+    "Florence-2": ("florence2",),
+    "Gemma 3n": ("gemma3n",),
+    "Gemma 4": ("gemma4", "gemma4_unified"),
+    "GOT-OCR 2.0": ("GOT", "got_ocr2"),
+    "Inkling": ("inkling_mm_model",),
+    "Jina VLM": ("jina_vlm", "jvlm"),
+    "Kimi-VL": ("kimi_vl", "kimi_k25", "kimi_k3"),
+    "LFM2-VL": ("lfm2_vl", "lfm2-vl"),
+    "Llama 4": ("llama4",),
+    "LLM-jp-VL": ("llmjpvl",),
+    "LocateAnything": ("locateanything",),
+    "Mage-VL": ("mage_vl",),
+    "MiniCPM": ("minicpmo", "minicpmv4_6"),
+    "Molmo 2": ("molmo2", "molmo_point"),
+    "Moondream 3": ("moondream3",),
+    "Muse Glimmer": ("muse_glimmer",),
+    "Nemotron H Nano Omni": ("nemotron_h_omni", "NemotronH_Nano_Omni_Reasoning_V3"),
+    "Nemotron-Parse": ("nemotron_parse",),
+    "Phi-3 Vision": ("phi3_v",),
+    "Phi-4": ("phi4mm", "phi4_multimodal", "phi4-siglip"),
+    "PP-DocLayoutV3": ("pp_doclayout_v3",),
+    "Qwen3.5-VL": ("qwen3_5", "qwen3_5_moe"),
+    "Qwen3.8-Flash-Next": ("qwen4_exp",),
+    "RT-DETRv2": ("rt_detr_v2",),
+    "Youtu-VL": ("youtu_vl",),
+}
+
+
+def later_family(model_type: object) -> str | None:
+    """The family, of those still to come, that a model_type belongs to."""
+    return next((name for name, types in LATER.items() if model_type in types), None)

@@ -1,0 +1,54 @@
+"""tiktoken files (Qwen 1, GOT-OCR, Llama 3's original): a line `base64 rank` for each token."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+from tokenizers import AddedToken, Tokenizer
+
+from docai.checkpoint.vocab.byte_level import LLAMA3, QWEN, byte_level, spelling
+from docai.checkpoint.vocab.merges import merges_of
+from docai.errors import CheckpointError
+
+# Qwen-VL's and GOT's special tokens follow the 151643 of qwen.tiktoken in this order; they stand in no file.
+QWEN_SPECIAL = (
+    *("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
+    *(f"<|extra_{number}|>" for number in range(205)),
+    *("<ref>", "</ref>", "<box>", "</box>", "<quad>", "</quad>", "<img>", "</img>", "<imgpad>"),
+)
+
+
+def read_tiktoken(data: bytes, name: str) -> Tokenizer:
+    """The tokenizer of a tiktoken file; its name says how it cuts words. Raises CheckpointError."""
+    qwen = name == "qwen.tiktoken"
+    tokenizer = tiktoken_tokenizer(_ranks(data, name), QWEN if qwen else LLAMA3)
+    if qwen:
+        special = [AddedToken(token, normalized=False, special=True) for token in QWEN_SPECIAL]
+        tokenizer.add_special_tokens(special)
+    return tokenizer
+
+
+def tiktoken_tokenizer(ranks: dict[bytes, int], split: str) -> Tokenizer:
+    """The tokenizer in which `ranks` says both the id of a token and which pair is merged first."""
+    letters = spelling()
+
+    def spelled(token: bytes) -> str:
+        return "".join(letters[byte] for byte in token)
+
+    merges = [(spelled(left), spelled(right)) for left, right in merges_of(ranks)]
+    vocab = {spelled(token): rank for token, rank in ranks.items()}
+    return byte_level(vocab, merges, split, whole_words=True)
+
+
+def _ranks(data: bytes, name: str) -> dict[bytes, int]:
+    ranks = {}
+    for number, line in enumerate(data.splitlines(), start=1):
+        if not line:
+            continue
+        try:
+            token, rank = line.split()
+            ranks[base64.b64decode(token, validate=True)] = int(rank)
+        except (ValueError, binascii.Error) as error:
+            raise CheckpointError(f"{name}, line {number}: expected a token in base64 and its rank: {error}") from error
+    return ranks
