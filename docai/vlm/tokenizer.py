@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-import tokenizers
+from tokenizers import AddedToken, processors
+from tokenizers import Tokenizer as Backend
+
+from docai.checkpoint.vocab.files import Files, read_vocabulary
+from docai.errors import CheckpointError
+
+Fields = Mapping[str, Any]
+
+
+class HasFiles(Files, Protocol):
+    """A checkpoint, as far as it is read here."""
+
+    @property
+    def config(self) -> Fields:
+        """config.json."""
+        ...
+
+    def json_file(self, name: str) -> dict[str, Any] | None:
+        """The object in a JSON file; None where there is none."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,13 +33,35 @@ class Tokenizer:
     """A `tokenizers.Tokenizer` with what the checkpoint says beside it.
 
     `named` holds the texts of bos_token, eos_token and so on, as chat templates ask for them; `stops` the ids that end
-    a generation.
+    a generation. `tool_template` is a second chat template, for prompts with tools.
     """
 
-    backend: tokenizers.Tokenizer
+    backend: Backend
     named: Mapping[str, str] = field(default_factory=dict)
     stops: frozenset[int] = frozenset()
     chat_template: str | None = None
+    tool_template: str | None = None
+
+    @classmethod
+    def from_checkpoint(cls, checkpoint: HasFiles) -> Tokenizer:
+        """The tokenizer of a checkpoint, whichever kind of file it has. Raises CheckpointError."""
+        config = checkpoint.json_file("tokenizer_config.json") or {}
+        tokens_map = checkpoint.json_file("special_tokens_map.json") or {}
+        backend, named = read_vocabulary(checkpoint, config)
+        named |= _named(tokens_map) | _named(config)
+        backend.no_truncation()  # tokenizer.json may keep what its training cut texts to
+        backend.no_padding()
+        _add_tokens(backend, _listed_tokens(checkpoint, config, tokens_map))
+        _add_tokens(backend, (AddedToken(text, normalized=False, special=True) for text in named.values()))
+        _surround(backend, config, named)
+        templates = _templates(checkpoint, config)
+        return cls(
+            backend,
+            named,
+            _stops(checkpoint, backend, named),
+            chat_template=templates.get("default"),
+            tool_template=templates.get("tool_use"),
+        )
 
     def encode(self, text: str, *, special: bool = True) -> list[int]:
         """The ids of `text`; with `special`, those that the model expects around it (such as BOS) are added."""
@@ -45,3 +87,96 @@ class Tokenizer:
     def size(self) -> int:
         """The number of tokens, added ones too."""
         return int(self.backend.get_vocab_size(with_added_tokens=True))
+
+
+def _named(fields: Fields) -> dict[str, str]:
+    """bos_token, image_token and the like; a value may be a text or the description of an added token."""
+    texts = ((name, _content(value)) for name, value in fields.items() if name.endswith("_token"))
+    extra = fields.get("extra_special_tokens")
+    if isinstance(extra, Mapping):  # names that a model has beside the usual ones
+        texts = (*texts, *((name, _content(value)) for name, value in extra.items()))
+    return {name: text for name, text in texts if text}
+
+
+def _content(value: object) -> str | None:
+    if isinstance(value, Mapping):
+        value = value.get("content")
+    return value if isinstance(value, str) else None
+
+
+def _listed_tokens(checkpoint: HasFiles, config: Fields, tokens_map: Fields) -> Iterator[AddedToken]:
+    """The tokens beside the vocabulary, in the order of their ids."""
+    listed = config.get("added_tokens_decoder") or {}
+    for _, value in sorted(listed.items(), key=lambda item: int(item[0])):
+        yield _added_token(value)
+    if not listed:
+        special = {*_named(tokens_map).values(), *_named(config).values(), *_extra(config), *_extra(tokens_map)}
+        older = checkpoint.json_file("added_tokens.json") or {}
+        for text, _ in sorted(older.items(), key=lambda item: int(item[1])):
+            yield AddedToken(text, normalized=text not in special, special=text in special)
+    for text in (*_extra(config), *_extra(tokens_map)):
+        yield AddedToken(text, normalized=False, special=True)
+
+
+def _extra(fields: Fields) -> list[str]:
+    lists = (fields.get(name) for name in ("additional_special_tokens", "extra_special_tokens"))
+    return [text for values in lists if isinstance(values, list) for value in values if (text := _content(value))]
+
+
+def _added_token(value: object) -> AddedToken:
+    text = _content(value)
+    if text is None or not isinstance(value, Mapping):
+        raise CheckpointError(f"tokenizer_config.json: expected an added token with its content, got {value!r}")
+    flags = {name: bool(value[name]) for name in ("lstrip", "rstrip", "single_word", "normalized") if name in value}
+    return AddedToken(text, special=bool(value.get("special")), **flags)
+
+
+def _add_tokens(backend: Backend, tokens: Iterable[AddedToken]) -> None:
+    """Adds those that the vocabulary does not match whole already; a token keeps the id that it has."""
+    known = {token.content: token for token in backend.get_added_tokens_decoder().values()}
+    for token in tokens:
+        if token.content in known and (known[token.content].special or not token.special):
+            continue
+        known[token.content] = token
+        if token.special:
+            backend.add_special_tokens([token])
+        else:
+            backend.add_tokens([token])
+
+
+def _surround(backend: Backend, config: Fields, named: Mapping[str, str]) -> None:
+    """BOS before and EOS after a text, where the config says so or the vocabulary's file cannot."""
+    flags = {name: config.get(f"add_{name}_token") for name in ("bos", "eos")}
+    if all(flag is None for flag in flags.values()) and backend.post_processor is not None:
+        return
+    around = {name: text for name, flag in flags.items() if flag and (text := named.get(f"{name}_token"))}
+    single = " ".join(text for text in (around.get("bos"), "$A", around.get("eos")) if text)
+    ids = [(text, backend.token_to_id(text)) for text in around.values()]
+    backend.post_processor = processors.TemplateProcessing(single=single, special_tokens=ids)
+
+
+def _templates(checkpoint: HasFiles, config: Fields) -> dict[str, str]:
+    """Chat templates by name, from the file that counts: a template of its own, the processor's, the tokenizer's."""
+    processor = checkpoint.json_file("chat_template.json") or checkpoint.json_file("processor_config.json") or {}
+    texts = checkpoint.text_file("chat_template.jinja"), processor.get("chat_template"), config.get("chat_template")
+    template = next((text for text in texts if text), None)
+    if isinstance(template, str):
+        return {"default": template}
+    named = template if isinstance(template, list) else []
+    return {str(entry["name"]): str(entry["template"]) for entry in named if {"name", "template"} <= entry.keys()}
+
+
+def _stops(checkpoint: HasFiles, backend: Backend, named: Mapping[str, str]) -> frozenset[int]:
+    """generation_config.json wins; without it, what config.json and the tokenizer call the end."""
+    generation = checkpoint.json_file("generation_config.json") or {}
+    if ids := _ids(generation.get("eos_token_id")):
+        return ids
+    config = checkpoint.config
+    text = config.get("text_config") or {}
+    end = backend.token_to_id(named["eos_token"]) if "eos_token" in named else None
+    return _ids(config.get("eos_token_id")) | _ids(text.get("eos_token_id")) | _ids(end)
+
+
+def _ids(value: object) -> frozenset[int]:
+    values = value if isinstance(value, list) else [value]
+    return frozenset(number for number in values if isinstance(number, int))

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tokenizers import AddedToken, Tokenizer
+from tokenizers import AddedToken, Tokenizer, pre_tokenizers
 
 from docai.checkpoint.vocab import byte_level as words
 from docai.checkpoint.vocab.sentencepiece import Kind, Piece, SentencePieceModel, sentencepiece_tokenizer
@@ -15,13 +15,15 @@ from docai.errors import CheckpointError
 Fields = Mapping[str, Any]
 
 # How text is cut into words, by `tokenizer.ggml.pre`; names and patterns as in llama.cpp's llama-vocab.cpp.
+LLAMA3 = ("llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral", "lfm2")
 SPLITS: dict[str, str | None] = {
     **dict.fromkeys(("default", "gpt-2", "gpt2"), words.GPT2),
-    **dict.fromkeys(("llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral", "lfm2", "smaug-bpe"), words.LLAMA3),
+    **dict.fromkeys((*LLAMA3, "smaug-bpe"), words.LLAMA3),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez"), words.QWEN),
     "tekken": words.TEKKEN,
     **dict.fromkeys(("gpt-4o", "llama4"), words.GPT4O),
 }
+WHOLE_WORDS = (*LLAMA3, "tekken")
 # SmolLM and StarCoder cut numbers into digits before GPT-2's pattern.
 DIGITS = ("smollm", "starcoder", "refact", "command-r", "codeshell")
 
@@ -50,12 +52,10 @@ def _byte_level(fields: Fields) -> Tokenizer:
         return _digits_apart(words.byte_level(vocab, merges))
     if pre not in SPLITS:
         raise CheckpointError(f"tokenizer.ggml.pre: expected one of {', '.join((*SPLITS, *DIGITS))}; got {pre!r}")
-    return words.byte_level(vocab, merges, SPLITS[pre], whole_words=pre in ("llama-bpe", "llama3", "llama-v3"))
+    return words.byte_level(vocab, merges, SPLITS[pre], whole_words=pre in WHOLE_WORDS)
 
 
 def _digits_apart(tokenizer: Tokenizer) -> Tokenizer:
-    from tokenizers import pre_tokenizers
-
     digits = pre_tokenizers.Digits(individual_digits=True)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, words.pre_tokenizer(words.GPT2)])
     return tokenizer
