@@ -59,7 +59,8 @@ def shares_in(lines: Sequence[Line], regions: Sequence[Region]) -> list[list[flo
     b = np.array([region.box.as_tuple() for region in regions], float).reshape(1, -1, 4)
     size = np.minimum(a[..., 2:], b[..., 2:]) - np.maximum(a[..., :2], b[..., :2])  # (lines, regions, 2)
     area = np.maximum((a[..., 2] - a[..., 0]) * (a[..., 3] - a[..., 1]), 1e-6)
-    shares: list[list[float]] = (np.maximum(size, 0).prod(axis=2) / area).tolist()
+    shared = np.maximum(size[..., 0], 0) * np.maximum(size[..., 1], 0)
+    shares: list[list[float]] = (shared / area).tolist()
     return shares
 
 

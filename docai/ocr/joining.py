@@ -23,7 +23,11 @@ def rows_of(lines: Iterable[Line]) -> list[list[Line]]:
             row.append(line)
         else:
             rows.append([line])
-    return [sorted(row, key=lambda item: item.box.l, reverse=is_rtl("".join(i.text for i in row))) for row in rows]
+    return [_along(row) if len(row) > 1 else row for row in rows]
+
+
+def _along(row: list[Line]) -> list[Line]:
+    return sorted(row, key=lambda line: line.box.l, reverse=is_rtl("".join(line.text for line in row)))
 
 
 def _same_row(a: Line, b: Line) -> bool:
@@ -101,10 +105,12 @@ def word_places(line: Line, offset: int = 0) -> list[tuple[Word, int, int]]:
 def spans_of(joined: Joined, links: Sequence[Link], *, skip: frozenset[Style] = frozenset()) -> tuple[Span, ...]:
     """Styles and links as character ranges; neighbouring words of one style make one range."""
     marks: dict[tuple[Style | None, str | None], list[list[int]]] = {}
+    shown = {styles: sorted(styles - skip) for styles in {word.styles for word, _, _ in joined.places}}
+    links = _level_with(joined, links)
     for word, start, end in joined.places:
-        for style in sorted(word.styles - skip):
+        for style in shown[word.styles]:
             _extend(marks.setdefault((style, None), []), start, end)
-        link = next((link for link in links if _covers(link, word)), None)
+        link = _link_over(word, links)
         if link:
             _extend(marks.setdefault((None, link.target), []), start, end - _behind(link, word))
     spans = [Span(a, b, style, link) for (style, link), ranges in marks.items() for a, b in ranges]
@@ -124,5 +130,18 @@ def _behind(link: Link, word: Word) -> int:
     return len(word.text) - len(bare) if bare and link.box.r < word.box.r else 0
 
 
-def _covers(link: Link, word: Word) -> bool:
-    return link.box.l <= word.box.cx <= link.box.r and link.box.t <= word.box.cy <= link.box.b
+def _level_with(joined: Joined, links: Sequence[Link]) -> list[Link]:
+    """The links that stand as high on the page as some of the text."""
+    if not links or not joined.places:
+        return []
+    top = min(word.box.t for word, _, _ in joined.places)
+    bottom = max(word.box.b for word, _, _ in joined.places)
+    return [link for link in links if link.box.t <= bottom and link.box.b >= top]
+
+
+def _link_over(word: Word, links: Sequence[Link]) -> Link | None:
+    """The first link whose area holds the middle of a word."""
+    for link in links:
+        if link.box.l <= word.box.cx <= link.box.r and link.box.t <= word.box.cy <= link.box.b:
+            return link
+    return None
