@@ -10,22 +10,27 @@ from docai.types import Box, Page, Point
 
 def union(boxes: Iterable[Box]) -> Box:
     """The smallest box around all of `boxes`. Raises ValueError where there are none."""
-    edges = [b.as_tuple() for b in boxes]
+    edges = [box.as_tuple() for box in boxes]
     if not edges:
         raise ValueError("union of no boxes")
-    return Box(min(e[0] for e in edges), min(e[1] for e in edges), max(e[2] for e in edges), max(e[3] for e in edges))
+    left, top, right, bottom = zip(*edges, strict=True)
+    return Box(min(left), min(top), max(right), max(bottom))
 
 
 def overlap_area(a: Box, b: Box) -> float:
     """Area that two boxes share."""
-    return max(0.0, min(a.r, b.r) - max(a.l, b.l)) * max(0.0, min(a.b, b.b) - max(a.t, b.t))
+    width = min(a.r, b.r) - max(a.l, b.l)
+    if width <= 0:  # as most boxes of a page are apart
+        return 0.0
+    return width * max(0.0, min(a.b, b.b) - max(a.t, b.t))
 
 
 def inside(inner: Box, outer: Box) -> float:
     """Share of `inner`'s area that lies in `outer`, 0..1. A box without area counts by its centre."""
-    if inner.area <= 0:
+    area = inner.area
+    if area <= 0:
         return float(outer.l <= inner.cx <= outer.r and outer.t <= inner.cy <= outer.b)
-    return overlap_area(inner, outer) / inner.area
+    return overlap_area(inner, outer) / area
 
 
 def x_overlap(a: Box, b: Box) -> float:

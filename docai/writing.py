@@ -5,22 +5,26 @@ from __future__ import annotations
 import re
 import unicodedata
 
+# Chinese and Japanese characters and their full-width signs: scripts written without spaces.
+_CJK = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
 _ROMAN = re.compile(r"^[ivxlc]+$", re.IGNORECASE)
 _WORD_BEFORE_HYPHEN = re.compile(r"([^\W\d_]+(?:[-\u2010][^\W\d_]+)*)[-\u2010\u00ad]$")
 
 
 def is_cjk(char: str) -> bool:
-    """Chinese and Japanese characters and their full-width signs: scripts written without spaces."""
-    return (
-        "\u3000" <= char <= "\u30ff"
-        or "\u3400" <= char <= "\u9fff"
-        or "\uf900" <= char <= "\ufaff"
-        or "\uff00" <= char <= "\uffef"
-    )
+    """Whether a character is Chinese or Japanese, or one of their full-width signs."""
+    return _CJK.match(char) is not None
+
+
+def count_cjk(text: str) -> int:
+    """How many characters of a text are Chinese, Japanese or their full-width signs."""
+    return 0 if text.isascii() else len(_CJK.findall(text))
 
 
 def is_rtl(text: str) -> bool:
     """Whether most letters of a text run right to left."""
+    if text.isascii():
+        return False
     letters = [unicodedata.bidirectional(c) for c in text if c.isalpha()]
     return sum(kind in ("R", "AL") for kind in letters) * 2 > len(letters)
 

@@ -64,17 +64,17 @@ class LineBlock:
         return all(line.mono for line in self.lines)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Row:
     """Lines that stand level, left to right."""
 
-    lines: list[Line]
+    lines: tuple[Line, ...]
 
     @property
     def left(self) -> float:
         return self.lines[0].box.l
 
-    @property
+    @cached_property
     def right(self) -> float:
         return max(line.box.r for line in self.lines)
 
@@ -82,24 +82,24 @@ class _Row:
     def base(self) -> float:
         return self.lines[0].box.b
 
-    @property
+    @cached_property
     def size(self) -> float:
         return max(self.lines[0].size, 0.1)
 
-    @property
+    @cached_property
     def bold(self) -> bool:
         return all(line.bold for line in self.lines)
 
-    @property
+    @cached_property
     def mono(self) -> bool:
         return all(line.mono for line in self.lines)
 
-    @property
+    @cached_property
     def text(self) -> str:
         """How it starts: a mark may stand apart from its text."""
         return " ".join(line.text for line in self.lines[:2])
 
-    @property
+    @cached_property
     def ends(self) -> bool:
         """Whether it ends a sentence."""
         return bool(_SENTENCE_END.search(self.lines[-1].text))
@@ -121,11 +121,11 @@ def blocks_of(column: Sequence[Line], body: Body) -> list[LineBlock]:
     if not rows:
         return []
     leading = _usual_leading(rows, body)
-    right = sorted(row.right for row in rows)[int(len(rows) * 0.8)]
+    habits = _Column(leading, sorted(row.right for row in rows)[int(len(rows) * 0.8)], body)
     blocks = [[rows[0]]]
     for n, row in enumerate(rows[1:], 1):
         below = rows[n + 1] if n + 1 < len(rows) else None
-        if _parted(blocks[-1], row, below, _Column(leading, right, body)):
+        if _parted(blocks[-1], row, below, habits):
             blocks.append([row])
         else:
             blocks[-1].append(row)
@@ -133,13 +133,13 @@ def blocks_of(column: Sequence[Line], body: Body) -> list[LineBlock]:
 
 
 def _rows(column: Sequence[Line]) -> list[_Row]:
-    rows: list[_Row] = []
+    rows: list[list[Line]] = []
     for line in column:
-        if rows and _beside(rows[-1].lines[-1].box, line.box):
-            rows[-1].lines.append(line)
+        if rows and _beside(rows[-1][-1].box, line.box):
+            rows[-1].append(line)
         else:
-            rows.append(_Row([line]))
-    return rows
+            rows.append([line])
+    return [_Row(tuple(row)) for row in rows]
 
 
 def _beside(a: Box, b: Box) -> bool:

@@ -34,7 +34,7 @@ def running_text(lines: Sequence[Line], em: float) -> set[int]:
 def _beside_numbers(lines: Sequence[Line]) -> set[int]:
     found: set[int] = set()
     for row in visual_rows([Piece(line.words, line.box, line) for line in lines]):
-        if sum(is_number(piece.line.text) for piece in row) > 1:
+        if len(row) > 1 and sum(is_number(piece.line.text) for piece in row) > 1:
             found |= {id(piece.line) for piece in row}
     return found
 

@@ -11,7 +11,7 @@ from docai.layout.blocks import LineBlock, blocks_of
 from docai.layout.body import Body, body_of, usual
 from docai.layout.figures import find_figures
 from docai.layout.formulas import split_formulas
-from docai.layout.furniture import edge_lines
+from docai.layout.furniture import edge_lines, without
 from docai.layout.gutters import parted
 from docai.layout.margins import line_numbers
 from docai.layout.order import Flow, columns
@@ -88,9 +88,9 @@ class _Sheet:
         """All regions in reading order; tables and figures (`fixed`) in their places, furniture around the rest."""
         numbers = line_numbers(lines)
         turned = [line for line in lines if line.angle]
-        level = _without(lines, [*numbers, *turned])
+        level = without(lines, [*numbers, *turned])
         edges = edge_lines(level, self.page, self.body, self.rules)
-        level = _without(level, [line for line, _ in edges])
+        level = without(level, [line for line, _ in edges])
         middle = self.page.height / 2
         heads = [Region(line.box, label) for line, label in edges if line.box.cy < middle]
         feet = [Region(line.box, label) for line, label in edges if line.box.cy >= middle]
@@ -166,8 +166,3 @@ def flowing(line: Line, flow: Flow) -> Line:
         return line
     words = tuple(replace(word, box=Box(*flow.rect(word.box))) for word in line.words)
     return replace(line, box=Box(*flow.rect(line.box)), words=words, vertical=False)
-
-
-def _without(lines: Sequence[Line], others: Sequence[Line]) -> list[Line]:
-    gone = {id(line) for line in others}
-    return [line for line in lines if id(line) not in gone]

@@ -43,14 +43,14 @@ def split_formulas(lines: Sequence[Line]) -> list[tuple[bool, list[Line]]]:
     return runs
 
 
-def _words(text: str) -> int:
-    return sum(_FUNCTIONS.fullmatch(word) is None for word in _WORD.findall(text))
+def _has_word(text: str) -> bool:
+    return any(_FUNCTIONS.fullmatch(word[0]) is None for word in _WORD.finditer(text))
 
 
 def _is_strong(line: Line) -> bool:
     """A line that only a formula has."""
     text = line.text
-    if len(text) < 3 or line.mono or not any(c.isalnum() for c in text) or _words(text) > 0:
+    if len(text) < 3 or line.mono or not any(c.isalnum() for c in text) or _has_word(text):
         return False
     if any("\u3040" <= c <= "\u9fff" or "\uac00" <= c <= "\ud7af" for c in text):
         return False
@@ -72,7 +72,7 @@ def _is_symbol(char: str) -> bool:
 def _is_weak(line: Line) -> bool:
     """What may be a part of a formula: a numerator, limits, the number of an equation."""
     text = line.text.strip()
-    plain = _words(text) == 0 and len(text) <= 40 and not text.endswith((":", ";")) and not line.mono
+    plain = len(text) <= 40 and not _has_word(text) and not text.endswith((":", ";")) and not line.mono
     return plain and text not in _PROOF_END
 
 

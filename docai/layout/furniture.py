@@ -53,7 +53,7 @@ class _Edge:
         found: list[tuple[Line, Label]] = []
         for _ in range(_MOST_ROWS):
             row = _outermost(rest)
-            inner = [line for line in rest if line not in row]
+            inner = without(rest, row)
             if not row or not inner or not self._is_furniture(row, inner, again=bool(found)):
                 break
             found += [(line, self._label(line)) for line in row]
@@ -98,6 +98,12 @@ class _Edge:
         if page_number(line.text) is not None:
             return Label.PAGE_NUMBER
         return Label.PAGE_HEADER if self.top else Label.PAGE_FOOTER
+
+
+def without(lines: Sequence[Line], others: Sequence[Line]) -> list[Line]:
+    """The lines that are none of `others`."""
+    gone = {id(line) for line in others}
+    return [line for line in lines if id(line) not in gone]
 
 
 def _outermost(lines: Sequence[Line]) -> list[Line]:

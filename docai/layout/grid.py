@@ -10,7 +10,7 @@ from statistics import median
 
 from docai.geometry import union
 from docai.types import Box, Line, Rule, Word
-from docai.writing import is_cjk
+from docai.writing import count_cjk
 
 # A number as tables print it: sign, currency, thousands, decimals, exponent, percent, parentheses, footnote marks,
 # ranges ("1.2-3.4"), values with their spread ("1.2 ± 0.3"), dashes and dots for "none".
@@ -41,7 +41,7 @@ def is_year(text: str) -> bool:
 
 def words_in(text: str) -> float:
     """How many words a text has; where it is written without spaces, two characters count as one."""
-    return max(len(text.split()), sum(is_cjk(char) for char in text) / 2)
+    return max(len(text.split()), count_cjk(text) / 2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,11 @@ _SHORTEST_CAPITALS = 5  # letters; fewer are an abbreviation
 
 def is_heading(block: LineBlock, body: Body, *, apart: bool) -> bool:
     """Whether a block is a heading. `apart`: it has more white above than a line, and does not fill its column."""
-    if len(block.lines) > 2 * _MOST_LINES or len(block.text) > 2 * _LONGEST:
-        return False
     text = block.text.strip()
+    if len(block.lines) > _MOST_LINES or len(text) > _LONGEST or CAPTION.match(text):
+        return False
     letters = [c for c in text if c.isalpha()]
-    if len(block.lines) > _MOST_LINES or len(text) > _LONGEST or len(letters) < 2 or CAPTION.match(text):
+    if len(letters) < 2:
         return False
     if _broken(block) or len(letters) < 0.5 * len(text.replace(" ", "")) or not _ends_like_one(block, text, body):
         return False

@@ -48,7 +48,7 @@ def set_apart(blocks: Sequence[LineBlock]) -> list[bool]:
 
 
 def _label(block: LineBlock, body: Body, page: Page, *, apart: bool) -> Label:
-    if page_number(block.text) is not None and _at_edge(block.box, page):
+    if _at_edge(block.box, page) and page_number(block.text) is not None:
         return Label.PAGE_NUMBER
     if CAPTION.match(block.text) and len(block.text) < _LONGEST_CAPTION:
         return Label.CAPTION
