@@ -18,6 +18,7 @@ _SPECIAL = re.compile(
     r"|(?P<bracket>\[(?=\^|[^\[\]]*\](?:\(|\[|:\s)))"
     r"|(?P<strike>~~+)"
 )
+_MARK = re.compile(r"[\\*_<&\[~]")  # begins all of these: text without one is soon seen to be plain
 _MATH = re.compile(r"\$(?=\S)([^$\n]*[^\s$])\$(?!\d)")
 _LINE_START = re.compile(r"^(#{1,6}(?=\s|$)|>|[+*](?=\s)|(?:=+|-+|_{3,}|\*{3,})(?=\s*$)|```|~~~)")
 _RAISED = str.maketrans("0123456789+-=()ni−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱ⁻")
@@ -28,7 +29,7 @@ _BLANK = 4  # as many stars or underscores are a line to fill in, not emphasis
 
 def escape(text: str) -> str:
     """Text with escapes where markdown would read something else; not on every dot and hyphen."""
-    marked = _SPECIAL.sub(_escaped, text)
+    marked = _SPECIAL.sub(_escaped, text) if _MARK.search(text) else text
     if marked.count("`") > 1:
         marked = marked.replace("`", "\\`")
     return _MATH.sub(r"\\$\1\\$", marked)

@@ -64,7 +64,8 @@ def _layer(page: Page, content: PageContent, ocr: str) -> TextLayer:
         return TextLayer(untrusted=(page.box,))
 
     def thumbnail() -> NDArray[np.uint8]:
-        return np.asarray(page.pixels(_THUMBNAIL_DPI).mean(axis=2), np.uint8)
+        red, green, blue = np.moveaxis(page.pixels(_THUMBNAIL_DPI).astype(np.uint16), 2, 0)
+        return np.asarray((red + green + blue) // 3, np.uint8)
 
     return read_text_layer(page, content, thumbnail)
 
