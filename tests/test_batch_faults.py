@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from docai.batch import journal as journal_module
 from docai.batch import process
-from docai.batch.journal import Journal, keep_page, kept_pages, page_store
+from docai.batch.journal import Journal, PageStore
 from docai.batch.process import Worker
 from docai.batch.runner import Summary, run_batch
 from docai.batch.work import Done, Job
@@ -154,14 +156,33 @@ def page(index: int, status: Status = Status.OK) -> PageResult:
 def test_a_garbled_line_counts_as_not_there(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     for index in range(3):
-        keep_page(journal.folder, "key", page(index))
-    store = page_store(journal.folder, "key")
+        PageStore(journal.folder, "key").keep(page(index))
+    store = PageStore(journal.folder, "key").path
     data = store.read_bytes()
     at = data.index(b'"index":1')
     store.write_bytes(data[: at + 8] + b"7" + data[at + 9 :])  # still JSON, but not what was written
-    assert sorted(kept_pages(journal.folder, "key")) == [0, 2]
+    assert sorted(PageStore(journal.folder, "key").pages()) == [0, 2]
     store.write_bytes(b"\x00\xff" * 3000 + data)
-    assert sorted(kept_pages(journal.folder, "key")) == [0, 1, 2]
+    assert sorted(PageStore(journal.folder, "key").pages()) == [0, 1, 2]
+    journal.close()
+
+
+def test_pages_wait_for_the_disk_once_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal, now, synced = Journal(tmp_path), [0.0], list[int]()
+    monkeypatch.setattr(journal_module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(journal_module.os, "fsync", lambda handle: synced.append(os.fstat(handle).st_size))
+    store = PageStore(journal.folder, "key")
+    sizes = []
+    for index, seconds in enumerate((0.0, 0.4, 0.9, 1.1, 1.5, 2.2)):
+        now[0] = seconds
+        store.keep(page(index))
+        sizes.append(store.path.stat().st_size)
+    held = [size for size in synced if size in sizes]  # of the file, not of its folder
+    assert held == [sizes[0], sizes[3], sizes[5]]
+    assert len(store.pages()) == 6
+    store.drop()
+    store.drop()
+    assert store.pages() == {}
     journal.close()
 
 
@@ -182,7 +203,7 @@ def test_a_journal_that_cannot_be_kept_says_so(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="cannot write to"):
         Journal(tmp_path)
     with pytest.raises(OutputError, match="journal"):
-        keep_page(tmp_path / "none", "key", page(0))
+        PageStore(tmp_path / "none", "key").keep(page(0))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 Under OUT/.docai: `done.log` has a line for each finished file, `pages/KEY.log` the finished pages of a file that is
 under way. KEY hashes the file's content and everything that shapes the result, so a changed file or option is read
 anew. Both kinds of file only grow. A line is a CRC-32 of its JSON, then the JSON: one that a crash cut short or a disk
-garbled does not match and counts as not there.
+garbled does not match and counts as not there. A crash loses nothing that was finished, a power cut a second's work.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,7 @@ from docai.export.json import dumps, page_from, page_json
 from docai.types import PageResult
 
 FOLDER = ".docai"
+_SYNC = 1.0  # seconds between two waits for the disk: what it costs is below the time of a page, or seldom
 
 
 def key_of(content: bytes, options: object) -> str:
@@ -79,29 +81,52 @@ class Journal:
         with _said(self.folder):
             os.fsync(self._done.fileno())
         self._finished[key] = entry
+        PageStore(self.folder, key).drop()
+
+
+class PageStore:
+    """The finished pages of a file under way.
+
+    Each outlives this program at once. It outlives a power cut, too, but for those of the last second.
+    """
+
+    def __init__(self, folder: Path, key: str) -> None:
+        self.path = folder / "pages" / f"{key}.log"
+        self._synced = -_SYNC
+
+    def pages(self) -> dict[int, PageResult]:
+        """The finished pages by index; they have no pixels of their own."""
+        pages = {}
+        for line in _lines(self.path):
+            with contextlib.suppress(KeyError, TypeError, ValueError):
+                result = page_from(line)
+                pages[result.page.index] = result
+        return pages
+
+    def keep(self, result: PageResult) -> None:
+        """Add a finished page. Raises OutputError."""
+        with _said(self.path.parent), self.path.open("ab") as file:
+            _append(file, page_json(result))
+            now = time.monotonic()
+            if now - self._synced >= _SYNC:
+                os.fsync(file.fileno())
+                _sync_folder(self.path.parent)
+                self._synced = now
+
+    def drop(self) -> None:
+        """Forget the pages."""
         with contextlib.suppress(OSError):
-            page_store(self.folder, key).unlink(missing_ok=True)
+            self.path.unlink(missing_ok=True)
 
 
-def page_store(folder: Path, key: str) -> Path:
-    """Where the finished pages of a file under way are kept."""
-    return folder / "pages" / f"{key}.log"
-
-
-def kept_pages(folder: Path, key: str) -> dict[int, PageResult]:
-    """The finished pages of a file: index -> page. Pages have no pixels of their own."""
-    pages = {}
-    for line in _lines(page_store(folder, key)):
-        with contextlib.suppress(KeyError, TypeError, ValueError):
-            result = page_from(line)
-            pages[result.page.index] = result
-    return pages
-
-
-def keep_page(folder: Path, key: str, result: PageResult) -> None:
-    """Add a finished page. It outlives this program at once; only a power cut may take it. Raises OutputError."""
-    with _said(folder), page_store(folder, key).open("ab") as file:
-        _append(file, page_json(result))
+def _sync_folder(folder: Path) -> None:
+    """Have the names in a folder on the disk, where the system can."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _append(file: IO[bytes], value: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from docai.batch.journal import keep_page, kept_pages
+from docai.batch.journal import PageStore
 from docai.batch.outputs import Target, write_outputs
 from docai.errors import ExitCode
 from docai.export.formats import ExportOptions
@@ -90,8 +90,8 @@ def run_job(job: Job, tell: Tell) -> Done | None:
 
 def _read(job: Job, source: Source, tell: Tell) -> list[PageResult] | None:
     """The results of all pages, those of the journal first; None where there are more than `job.most` to read."""
-    folder = Path(job.journal)
-    kept = kept_pages(folder, job.key)
+    store = PageStore(Path(job.journal), job.key)
+    kept = store.pages()
     if not job.again:
         kept = {index: page for index, page in kept.items() if page.outcome.status is not Status.FAILED}
     total = len(chosen_pages(source, job.options))
@@ -99,7 +99,7 @@ def _read(job: Job, source: Source, tell: Tell) -> list[PageResult] | None:
         tell({**page_event(page, total), "kept": True})
     results = list(kept.values())
     for read, page in enumerate(read_pages(source, job.options, skip=kept), 1):
-        keep_page(folder, job.key, page)
+        store.keep(page)
         tell(page_event(page, total))
         results.append(page)
         if read == job.most and len(results) < total:
