@@ -91,11 +91,11 @@ class Tokenizer:
 
 def _named(fields: Fields) -> dict[str, str]:
     """bos_token, image_token and the like; a value may be a text or the description of an added token."""
-    texts = ((name, _content(value)) for name, value in fields.items() if name.endswith("_token"))
+    values = {name: value for name, value in fields.items() if name.endswith("_token")}
     extra = fields.get("extra_special_tokens")
     if isinstance(extra, Mapping):  # names that a model has beside the usual ones
-        texts = (*texts, *((name, _content(value)) for name, value in extra.items()))
-    return {name: text for name, text in texts if text}
+        values |= extra
+    return {name: text for name, value in values.items() if (text := _content(value))}
 
 
 def _content(value: object) -> str | None:

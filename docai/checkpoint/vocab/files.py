@@ -53,7 +53,7 @@ def read_vocabulary(files: Files, config: Mapping[str, Any]) -> tuple[Tokenizer,
 def _parsed(text: str) -> Tokenizer:
     try:
         return Tokenizer.from_str(text)
-    except Exception as error:  # noqa: BLE001  # the library raises Exception itself
+    except Exception as error:  # the library raises Exception itself
         raise CheckpointError(f"tokenizer.json: cannot be read by tokenizers: {error}") from error
 
 
