@@ -11,6 +11,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable
+from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -110,14 +111,32 @@ def features(recipe: Recipe, model: Any, given: dict[str, Any]) -> Outputs:
     return out
 
 
+def mend_qwen3_vl_moe(model: Any) -> None:
+    """mlx-vlm 0.7.10 has the two kinds of GELU of the tower the wrong way round, other than in its dense sister."""
+    from mlx import nn
+
+    tower = model.vision_tower
+    for block in tower.blocks:
+        block.mlp.act_fn = nn.GELU(approx="tanh")
+    for merger in (tower.merger, *tower.deepstack_merger_list):
+        merger.act_fn = nn.GELU()
+
+
+MENDED: dict[str, Callable[[Any], None]] = {"qwen3_vl_moe": mend_qwen3_vl_moe}  # oracles that are wrong somewhere
+
+
 def ask_mlx_vlm(recipe: Recipe, name: str) -> tuple[dict[str, Any], dict[str, list[int]], Outputs]:
     """The same of a model of mlx-vlm, whose exports are the `mlx` dialect."""
     import mlx.core as mx
     from mlx.utils import tree_flatten
     from mlx_vlm.models.cache import make_prompt_cache
+    from mlx_vlm.utils import update_module_configs
 
     module = import_module(f"mlx_vlm.models.{name}")
-    model = module.Model(module.ModelConfig.from_dict(dict(recipe.config)))
+    given_config = deepcopy(dict(recipe.config))  # mlx-vlm writes into it
+    config = module.ModelConfig.from_dict(given_config)
+    model = module.Model(update_module_configs(config, module, given_config, ["text", "vision"]))
+    MENDED.get(name, lambda _: None)(model)
     shapes = {key: list(value.shape) for key, value in tree_flatten(model.parameters())}
     values = tensors(shapes, recipe.seed, norm_offset=recipe.norm_offset)
     model.load_weights([(key, mx.array(value)) for key, value in values.items()])

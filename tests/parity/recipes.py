@@ -85,13 +85,9 @@ def mrope(*sections: int, interleaved: bool = False) -> dict[str, Any]:
 
 QWEN_2_VISION = {
     "depth": 2, "embed_dim": 32, "hidden_size": 64, "num_heads": 2, "patch_size": 4, "mlp_ratio": 3, "in_channels": 3,
-}
+}  # fmt: skip
 QWEN_2_5_VISION = {**QWEN_VISION, "window_size": 16, "fullatt_block_indexes": [1], "tokens_per_second": 2}
 QWEN_3_VISION = {**QWEN_VISION, "num_position_embeddings": 16, "deepstack_visual_indexes": [0, 1]}
-QWEN_MOE_TEXT = {
-    **QWEN_TEXT, "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "num_hidden_layers": 3,
-    "mlp_only_layers": [1],
-}  # fmt: skip
 
 
 def qwen_recipe(name: str, oracle: str, text: Mapping[str, Any], vision: Mapping[str, Any], **more: Any) -> Recipe:
@@ -99,24 +95,40 @@ def qwen_recipe(name: str, oracle: str, text: Mapping[str, Any], vision: Mapping
     return Recipe(name, f"transformers:{oracle}", config, QWEN_PROMPT, QWEN_IMAGES, "qwen", **more)
 
 
+def mlx_recipe(kind: str, text: Mapping[str, Any], vision: Mapping[str, Any], *, nested: bool = True) -> Recipe:
+    """The same as mlx-vlm saves it, with the config of the first files on the hub: Qwen2's text fields at the top."""
+    rope = {"type": "mrope", "mrope_section": text["rope_parameters"]["mrope_section"]}
+    fields = {**text, "model_type": f"{kind}_text", "rms_norm_eps": 1e-6, "rope_theta": 1000.0, "rope_scaling": rope}
+    del fields["rope_parameters"]
+    config = {
+        **({"text_config": fields} if nested else fields),
+        **QWEN_IDS,
+        "model_type": kind,
+        "vision_config": {**vision, "model_type": kind},
+    }
+    return Recipe(f"{kind}-mlx", f"mlx_vlm:{kind}", config, QWEN_PROMPT, QWEN_IMAGES, "qwen_mlx")
+
+
 NESTED = Variant(((r"^model\.", "model.language_model."), (r"^visual\.", "model.visual.")))
+TEXT_2 = {**QWEN_2_TEXT, "rope_parameters": mrope(2, 3, 3)}
+TEXT_3 = {**QWEN_TEXT, "rope_parameters": mrope(4, 2, 2, interleaved=True)}
+TEXT_3_MOE = {
+    **TEXT_3, "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "num_hidden_layers": 3,
+    "mlp_only_layers": [1], "decoder_sparse_step": 1,
+}  # fmt: skip
 QWEN_VL = (
     qwen_recipe(
-        "qwen2_vl", "Qwen2VLForConditionalGeneration", {**QWEN_2_TEXT, "rope_parameters": mrope(2, 3, 3)},
-        QWEN_2_VISION, variants={"nested": NESTED},
+        "qwen2_vl", "Qwen2VLForConditionalGeneration", TEXT_2, QWEN_2_VISION, variants={"nested": NESTED},
     ),
     qwen_recipe(
-        "qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration", {**QWEN_2_TEXT, "rope_parameters": mrope(2, 3, 3)},
-        QWEN_2_5_VISION, variants={"nested": NESTED},
+        "qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration", TEXT_2, QWEN_2_5_VISION, variants={"nested": NESTED},
     ),
-    qwen_recipe(
-        "qwen3_vl", "Qwen3VLForConditionalGeneration",
-        {**QWEN_TEXT, "rope_parameters": mrope(4, 2, 2, interleaved=True)}, QWEN_3_VISION,
-    ),
-    qwen_recipe(
-        "qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration",
-        {**QWEN_MOE_TEXT, "rope_parameters": mrope(4, 2, 2, interleaved=True)}, QWEN_3_VISION,
-    ),
+    qwen_recipe("qwen3_vl", "Qwen3VLForConditionalGeneration", TEXT_3, QWEN_3_VISION),
+    qwen_recipe("qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", TEXT_3_MOE, QWEN_3_VISION),
+    mlx_recipe("qwen2_vl", TEXT_2, QWEN_2_VISION, nested=False),
+    mlx_recipe("qwen2_5_vl", TEXT_2, QWEN_2_5_VISION, nested=False),
+    mlx_recipe("qwen3_vl", TEXT_3, QWEN_3_VISION),
+    mlx_recipe("qwen3_vl_moe", TEXT_3_MOE, QWEN_3_VISION),
 )  # fmt: skip
 
 RECIPES: tuple[Recipe, ...] = (
