@@ -46,9 +46,13 @@ class Family:
 FAMILIES: dict[str, str] = {
     "gemma": "gemma",
     "gemma2": "gemma",
+    "gemma3": "gemma3",
     "gemma3_text": "gemma",
     "llama": "llama",
+    "llava": "llava",
+    "llava_next": "llava_next",
     "mistral": "llama",
+    "paligemma": "paligemma",
     "phi3": "phi3",
     "qwen2": "qwen",
     "qwen2_5_vl": "qwen2_5_vl",

@@ -1,0 +1,94 @@
+"""What families share whose checkpoints nest a text model and a vision tower, as LLaVA's do: configs and names.
+
+Published files have `language_model.model.`, `language_model.lm_head.`, `vision_tower.vision_model.` and
+`multi_modal_projector.`; those that transformers saves lack `vision_model.`, or have `model.language_model.`,
+`lm_head.`, `model.vision_tower.` and so on; MLX's are as published, with convolutions of their own layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+
+from docai.checkpoint.dialect import Rule, renames
+from docai.errors import CheckpointError
+from docai.vlm.config import Config
+from docai.vlm.connector import ProjectorSpec
+from docai.vlm.families.decoders import decoder_rules, decoder_spec
+from docai.vlm.families.towers import tower_rules, vit_spec
+from docai.vlm.spec import DecoderSpec, ModelSpec
+
+_PARTS = renames(
+    {
+        "model.language_model.{rest}": "language_model.model.{rest}",
+        "lm_head.{rest}": "language_model.lm_head.{rest}",
+        "model.{name:vision_tower|multi_modal_projector}.{rest}": "{name}.{rest}",
+        "model.image_newline": "image_newline",
+        "vision_tower.vision_model.{rest}": "vision_tower.{rest}",
+        # Pixtral and Mistral 3, as some early files call them
+        "model.vision_encoder.{rest}": "vision_tower.{rest}",
+        "model.vision_projection.{rest}": "multi_modal_projector.{rest}",
+    }
+)
+PROJECTOR = "multi_modal_projector."
+TWO_LAYERS = renames({"linear_1.{part}": "up.{part}", "linear_2.{part}": "down.{part}"}, PROJECTOR, "connector.")
+# The turns of Vicuna, for checkpoints of LLaVA without a chat template.
+VICUNA = (
+    "{% for message in messages %}{{ {'user': 'USER: ', 'assistant': 'ASSISTANT: '}.get(message.role, '') }}"
+    "{% for part in message.content %}{% if part.type == 'image' %}{{ image }}{% else %}{{ part.text }}{% endif %}"
+    "{% endfor %}{{ '</s>' if message.role == 'assistant' else ' ' }}{% endfor %}ASSISTANT:"
+)
+
+
+def nested_decoder(config: Config, kind: str) -> DecoderSpec:
+    """The decoder of `text_config`; `kind` where it names none. A head is tied if either config says so."""
+    text = config.section("text_config")
+    spec = decoder_spec(text, text.get("model_type", kind))
+    return replace(spec, tied=spec.tied or bool(config.get("tie_word_embeddings", False)))
+
+
+def llava_spec(config: Config, *, tiled: bool) -> ModelSpec:
+    """CLIP or SigLIP, a projector of two layers and a decoder. `tiled`: see `ProjectorSpec`."""
+    decoder = nested_decoder(config, "llama")
+    tower = vit_spec(
+        vision_config(config),
+        "clip_vision_model",
+        config.get("vision_feature_layer", -2),
+        class_row=config.get("vision_feature_select_strategy", "default") == "full",
+    )
+    projector = ProjectorSpec(
+        tower.hidden * len(tower.features),
+        decoder.dims,
+        config.get("projector_hidden_act", "gelu"),
+        config.get("multimodal_projector_bias", True),
+        tiled,
+    )
+    return ModelSpec(decoder, tower, projector, image_token(config, 32_000))
+
+
+def vision_config(config: Config) -> Config:
+    """The part about the tower. Raises CheckpointError where there is none: these families have no text-only files."""
+    if not config.get("vision_config"):
+        raise CheckpointError("config.json: expected a vision_config, as this model has a vision tower; found none")
+    return config.section("vision_config")
+
+
+def image_token(config: Config, default: int) -> int:
+    """The id that stands for a row of an image; newer files call it image_token_id."""
+    token: int = config.get("image_token_index", config.get("image_token_id", default))
+    return token
+
+
+def nested_rules(
+    projector: tuple[Rule, ...], *, norm_offset: bool = False
+) -> Mapping[str, Callable[[ModelSpec], tuple[Rule, ...]]]:
+    """Rules of every dialect; `projector`: those for what is called `multi_modal_projector.`"""
+    rules = partial(_rules, projector=projector, norm_offset=norm_offset)
+    torch = partial(rules, channels_last=False)
+    return {"hf": torch, "transformers": torch, "mlx": partial(rules, channels_last=True)}
+
+
+def _rules(spec: ModelSpec, *, projector: tuple[Rule, ...], norm_offset: bool, channels_last: bool) -> tuple[Rule, ...]:
+    text = decoder_rules(spec.decoder, "language_model.model.", "language_model.lm_head.", norm_offset=norm_offset)
+    return (*_PARTS, *tower_rules(spec.vision, channels_last=channels_last), *projector, *text)
