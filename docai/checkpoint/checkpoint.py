@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from docai.checkpoint.dialect import Rule
 from docai.checkpoint.files import read_folder, read_json, total_bytes
 from docai.checkpoint.quantize import QuantizationConfig, quantization_of
 from docai.checkpoint.tensors import TensorInfo
@@ -18,7 +19,8 @@ from docai.errors import CheckpointError
 class Checkpoint:
     """`name` is what it was asked for as; `path` a folder, or a GGUF file.
 
-    `made` are files that the checkpoint does not have as such, by name: those that a GGUF file holds in its metadata.
+    `rules` come before those of the family; `made` are texts of files, by name, that the checkpoint does not have as
+    such: GGUF files have names of their own, and hold config and tokenizer in their metadata.
     """
 
     name: str
@@ -28,6 +30,7 @@ class Checkpoint:
     tensors: Mapping[str, TensorInfo]
     metadata: Mapping[str, str] = field(default_factory=dict)
     quantization: QuantizationConfig | None = None
+    rules: tuple[Rule, ...] = ()
     made: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property

@@ -73,7 +73,7 @@ def has_part(checkpoint: Checkpoint, rules: Rules, spec: Any, prefix: str) -> bo
 def _apply(checkpoint: Checkpoint, rules: Rules, dialect: str, spec: Any) -> WeightMap:
     how = checkpoint.quantization
     chosen = rules[dialect](spec) if dialect in rules else ()
-    return apply_rules(checkpoint.tensors, chosen, how.of if how else lambda _: None)
+    return apply_rules(checkpoint.tensors, (*checkpoint.rules, *chosen), how.of if how else lambda _: None)
 
 
 def _candidates(checkpoint: Checkpoint, rules: Rules) -> list[str]:
