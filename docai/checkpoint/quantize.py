@@ -47,14 +47,13 @@ def quantization_of(config: Mapping[str, Any], where: str = "config.json") -> Qu
         return None
     if not isinstance(said, Mapping):
         raise CheckpointError(f"{where}: expected quantization to be an object; got {said!r}")
-    if "bits" not in said or "group_size" not in said:
-        if _FOREIGN in said:
-            raise CheckpointError(
-                f"{where}: weights quantized by {said[_FOREIGN]} are not supported; expected an MLX export "
-                "(affine, mxfp4, mxfp8 or nvfp4) or the original weights, which docai models convert can quantize"
-            )
-        if said.get("mode") not in MODES:
-            raise CheckpointError(f"{where}: expected quantization with group_size and bits; got {dict(said)!r}")
+    if _FOREIGN in said:
+        raise CheckpointError(
+            f"{where}: weights quantized by {said[_FOREIGN]} are not supported; expected an MLX export "
+            "(affine, mxfp4, mxfp8 or nvfp4) or the original weights, which docai models convert can quantize"
+        )
+    if not {"bits", "group_size"} <= said.keys() and said.get("mode") not in MODES:
+        raise CheckpointError(f"{where}: expected quantization with group_size and bits; got {dict(said)!r}")
     default = _quantization(said, None, where)
     modules = {
         str(name): None if value is False else _quantization(value, default, where) if value is not True else default
