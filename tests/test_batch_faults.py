@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from docai.batch import process
 from docai.batch.journal import Journal, PageStore
 from docai.batch.process import Worker
 from docai.batch.runner import Summary, run_batch
-from docai.batch.work import Done, Job
+from docai.batch.work import Done, Job, run_job
 from docai.errors import ExitCode, OutputError
 from docai.export.formats import ExportOptions
 from docai.render.inputs import expand
@@ -31,13 +32,26 @@ for line in sys.stdin:
     job = json.loads(line)
     name = os.path.basename(job["name"])
     with open(os.path.join(os.path.dirname(job["name"]), "..", "diary"), "a") as diary:
-        print(json.dumps({"pid": os.getpid(), "name": name, "again": job["again"], "most": job["most"]}), file=diary)
+        print(json.dumps({"pid": os.getpid(), "name": name, "told": job["told"], "lost": job["lost"]}), file=diary)
     tell(event="page", page=1, pages=2, status="ok", reasons=[], seconds=0.0)
+    if name in ("abort.pdf", "stall.pdf", "once.pdf", "mine.pdf"):
+        for page in (2, 3) if name != "mine.pdf" else range(2, 99):
+            how = dict(job["lost"]).get(page)
+            if how is None:
+                tell(event="reading", page=page)
+                if (name, page) in (("abort.pdf", 2), ("mine.pdf", page)): os.abort()
+                if (name, page) == ("stall.pdf", 2): time.sleep(60)
+                if (name, page) == ("once.pdf", 3) and job["told"] == []: os.abort()
+            tell(event="page", page=page, pages=3, status="failed" if how else "ok", reasons=[how], seconds=0.0)
+        reasons = [f"page {page}: {how}" for page, how in job["lost"]]
+        code = 1 if reasons else 0
+        tell(event="done", outputs={}, statuses={"ok": 2, "failed": len(reasons)}, reasons=reasons, exit_code=code)
+        continue
     if name == "crash.pdf": os.abort()
     if name == "leave.pdf": sys.exit(0)
     if name == "hang.pdf": time.sleep(60)
     if name == "nonsense.pdf": os.write(1, b"}{\\n"); time.sleep(60)
-    if name == "long.pdf" and not job["again"]: tell(event="more"); continue
+    if name == "long.pdf" and not job["told"]: tell(event="more"); continue
     if name == "ours.pdf": tell(event="failed", message="oh", exit_code=70, trace="where"); continue
     tell(event="page", page=2, pages=2, status="ok", reasons=[], seconds=0.0)
     status = "degraded" if name == "poor.pdf" else "ok"
@@ -91,9 +105,63 @@ def test_a_long_file_goes_on_in_a_fresh_process(run: Callable, tmp_path: Path) -
     summary, events = run("long.pdf")
     assert [row.status for row in summary.rows] == ["ok"]
     first, second = diary(tmp_path)
-    assert (first["again"], second["again"]) == (False, True)
+    assert (first["told"], second["told"]) == ([], [1])
     assert first["pid"] != second["pid"]
     assert [e["page"] for e in events if e["event"] == "page"] == [1, 2], "each page is told once"
+
+
+@pytest.mark.parametrize(
+    ("name", "lost", "tries"),
+    [
+        ("abort.pdf", [[2, "the process that read it crashed twice"]], 3),
+        ("stall.pdf", [[2, "the process that read it told of no progress for 2.5 s and was stopped"]], 2),
+        ("once.pdf", [], 2),
+    ],
+)
+def test_a_page_on_which_processes_die_costs_itself(
+    run: Callable, tmp_path: Path, name: str, lost: list, tries: int
+) -> None:
+    summary, events = run(name, "z.pdf")
+    first, other = summary.rows
+    assert (first.status, first.exit_code) == (("failed", ExitCode.PARTIAL) if lost else ("ok", ExitCode.OK))
+    assert list(first.reasons) == [f"page {page}: {how}" for page, how in lost]
+    assert other.status == "ok"
+    jobs = [job for job in diary(tmp_path) if job["name"] == name]
+    assert (len(jobs), jobs[-1]["lost"]) == (tries, lost)
+    told = [e["page"] for e in events if e["event"] == "page" and e["file"].endswith(name)]
+    assert told == [1, 2, 3], "each page is told once"
+    assert "reading" not in {e["event"] for e in events}
+
+
+def test_a_file_whose_pages_all_kill_is_given_up(run: Callable, tmp_path: Path) -> None:
+    (row,) = run("mine.pdf")[0].rows
+    assert (row.status, row.exit_code) == ("failed", ExitCode.INTERNAL)
+    assert "crashed; its finished pages are kept" in row.reasons[0]
+    assert len(diary(tmp_path)) == 6
+
+
+def test_lost_pages_are_kept_as_failed_and_the_others_read(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "out")
+    pages = [f"BT /F 12 Tf 20 160 Td (Page number {n}) Tj ET" for n in (1, 2, 3)]
+    (tmp_path / "a.pdf").write_bytes(make_pdf(pages))
+    lost = ((2, "the process that read it crashed twice"),)
+    job = Job(
+        str(tmp_path / "a.pdf"), None, "a.pdf", str(tmp_path / "out" / "a"), ("text",), OcrOptions(ocr="never"),
+        ExportOptions(), str(journal.folder), "key", lost=lost,
+    )  # fmt: skip
+    assert Job.from_json(json.loads(json.dumps(job.to_json()))) == job
+    events: list[dict] = []
+    done = run_job(job, events.append)
+    assert done is not None
+    assert (done.status, done.exit_code) == ("failed", ExitCode.PARTIAL)
+    assert done.reasons == ("page 2: the process that read it crashed twice",)
+    assert (tmp_path / "out" / "a.txt").read_text() == "Page number 1\n\nPage number 3\n"
+    read = [e["page"] for e in events if e["event"] == "reading"]
+    assert read == [1, 3]
+    events.clear()
+    run_job(replace(job, lost=(), told=(1,)), events.append)
+    assert [e["page"] for e in events if e["event"] == "reading"] == [2], "a later run tries it again, and only it"
+    journal.close()
 
 
 def test_rows_come_in_the_order_of_the_files(run: Callable) -> None:

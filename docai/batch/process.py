@@ -1,4 +1,8 @@
-"""The parent's side of a worker process: starts it, listens to it, replaces it."""
+"""The parent's side of a worker process: starts it, listens to it, replaces it.
+
+A page on which a process dies is tried once more in a fresh one; where that dies, too, the page has failed and the
+others of its file go on.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,7 @@ from docai.errors import ExitCode
 
 COMMAND = (sys.executable, "-m", "docai.batch.worker")
 RECYCLE_PAGES = 400  # pages after which a process is replaced, so that what native libraries leak does not add up
+_MOST_DEATHS = 6  # of processes over one file, which is then given up
 _WRITING = 2.0  # seconds that writing a page in all formats may take
 
 Event = dict[str, Any]
@@ -34,41 +39,58 @@ class Worker:
         self._ended = False
 
     def do(self, job: Job, on_page: Callable[[Event], None]) -> Event:
-        """Let the process do a job, and fresh ones go on where it is long: the closing event, `done` or `failed`.
+        """Let the process do a job, and fresh ones go on where it is long or died: the closing event.
 
-        A process that dies or hangs is a `failed` event, too. Each page is told once.
+        That is `done`, or `failed` where processes died without telling on which page, or on too many. Each page is
+        told once.
         """
-        told: set[int] = set()
+        told: dict[int, None] = {}
+        deaths: list[int | None] = []
 
         def tell(event: Event) -> None:
             if event["page"] not in told:
-                told.add(event["page"])
+                told[event["page"]] = None
                 on_page(event)
 
         while True:
-            event = self._round(replace(job, again=bool(told)), tell)
-            if event["event"] != "more":
-                return event
-            self.stop()
+            event = self._round(replace(job, told=tuple(told)), tell)
+            match event["event"]:
+                case "more":
+                    self.stop()
+                case "died":
+                    page = event["page"]
+                    deaths.append(page)
+                    if page is None or self._ended or len(deaths) == _MOST_DEATHS:
+                        return _failed(event["how"])
+                    if event["hung"] or deaths.count(page) > 1:
+                        how = event["how"] if event["hung"] else f"{event['how']} twice"
+                        job = replace(job, lost=(*job.lost, (page, how)))
+                case _:
+                    return event
 
     def _round(self, job: Job, on_page: Callable[[Event], None]) -> Event:
-        process = self._running()
+        process, page = self._running(), None
         job = replace(job, most=self._recycle - self._pages)
         assert process.stdin is not None
         try:
             process.stdin.write(orjson.dumps(job.to_json()) + b"\n")
             process.stdin.flush()
         except OSError:
-            return self._died("could not be started")
+            return self._died(None, "could not be started")
         try:
             for event in _events(process, self._quiet):
-                if event["event"] != "page":
-                    return event
-                self._pages += not event.get("kept")
-                on_page(event)
+                match event["event"]:
+                    case "reading":
+                        page = event["page"]
+                    case "page":
+                        page = None
+                        self._pages += not event.get("kept")
+                        on_page(event)
+                    case _:
+                        return event
         except TimeoutError:
-            return self._died(f"told of no progress for {self._quiet:g} s and was stopped")
-        return self._died("crashed")
+            return self._died(page, f"told of no progress for {self._quiet:g} s and was stopped", hung=True)
+        return self._died(page, "crashed")
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None or self._pages >= self._recycle:
@@ -85,10 +107,9 @@ class Worker:
             self._process.kill()
         return self._process
 
-    def _died(self, how: str) -> Event:
+    def _died(self, page: int | None, how: str, *, hung: bool = False) -> Event:
         self.stop()
-        text = f"the process that read it {how}; its finished pages are kept, the other files go on"
-        return {"event": "failed", "message": text, "exit_code": int(ExitCode.INTERNAL)}
+        return {"event": "died", "page": page, "how": f"the process that read it {how}", "hung": hung}
 
     def end(self) -> None:
         """From another thread: let no process live on. The one that waits in `do` comes back with `failed`."""
@@ -109,6 +130,11 @@ class Worker:
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
+
+
+def _failed(how: str) -> Event:
+    text = f"{how}; its finished pages are kept, the other files go on"
+    return {"event": "failed", "message": text, "exit_code": int(ExitCode.INTERNAL)}
 
 
 def _events(process: subprocess.Popen[bytes], quiet: float) -> Iterator[Event]:

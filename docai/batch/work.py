@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docai.batch.journal import PageStore
 from docai.batch.outputs import Target, write_outputs
-from docai.errors import ExitCode
+from docai.errors import ExitCode, InternalError
 from docai.export.formats import ExportOptions
 from docai.render.document import open_document
 from docai.render.inputs import InputFile
-from docai.tasks.ocr import chosen_pages, finish, read_pages
+from docai.tasks.ocr import chosen_pages, failed, finish, reader_for
 from docai.tasks.options import OcrOptions
 from docai.types import Document, PageResult, Status
 
@@ -27,8 +27,9 @@ Tell = Callable[[dict[str, Any]], None]
 class Job:
     """One file to read and what to write of it. `journal` is the folder that keeps its pages, under `key`.
 
-    `most` is the number of pages after which the process asks for a fresh one to go on. `again`: this run has read
-    pages of the file before, and those that failed are not tried another time.
+    `most` is the number of pages after which the process asks for a fresh one to go on. `told`: numbers of the pages
+    that this run has read before; those of them that failed are not tried another time. `lost`: numbers of pages on
+    which processes died, and how.
     """
 
     path: str
@@ -41,7 +42,8 @@ class Job:
     journal: str
     key: str
     most: int = 1_000_000
-    again: bool = False
+    told: tuple[int, ...] = ()
+    lost: tuple[tuple[int, str], ...] = ()
 
     def file(self) -> InputFile:
         return InputFile(Path(self.path), Path(self.root) if self.root else None, self.name)
@@ -53,7 +55,8 @@ class Job:
     @classmethod
     def from_json(cls, said: dict[str, Any]) -> Job:
         """The job that `to_json` described."""
-        made = {**said, "formats": tuple(said["formats"])}
+        lost = tuple((page, how) for page, how in said["lost"])
+        made = {**said, "formats": tuple(said["formats"]), "told": tuple(said["told"]), "lost": lost}
         return cls(**{**made, "options": OcrOptions(**said["options"]), "export": ExportOptions(**said["export"])})
 
 
@@ -91,20 +94,33 @@ def run_job(job: Job, tell: Tell) -> Done | None:
 def _read(job: Job, source: Source, tell: Tell) -> list[PageResult] | None:
     """The results of all pages, those of the journal first; None where there are more than `job.most` to read."""
     store = PageStore(Path(job.journal), job.key)
-    kept = store.pages()
-    if not job.again:
-        kept = {index: page for index, page in kept.items() if page.outcome.status is not Status.FAILED}
-    total = len(chosen_pages(source, job.options))
-    for page in kept.values():
-        tell({**page_event(page, total), "kept": True})
-    results = list(kept.values())
-    for read, page in enumerate(read_pages(source, job.options, skip=kept), 1):
+    chosen = chosen_pages(source, job.options)
+    results = {
+        index: page
+        for index, page in store.pages().items()
+        if page.outcome.status is not Status.FAILED or index + 1 in job.told
+    }
+    for page in results.values():
+        tell({**page_event(page, len(chosen)), "kept": True})
+    left = [index for index in chosen if index not in results]
+    for read, page in enumerate(_fresh(job, source, left, tell), 1):
         store.keep(page)
-        tell(page_event(page, total))
-        results.append(page)
-        if read == job.most and len(results) < total:
+        tell(page_event(page, len(chosen)))
+        results[page.page.index] = page
+        if read == job.most and len(results) < len(chosen):
             return None
-    return results
+    return list(results.values())
+
+
+def _fresh(job: Job, source: Source, indices: Iterable[int], tell: Tell) -> Iterator[PageResult]:
+    """The results of pages: those on which processes died have failed, the others are read."""
+    lost, reader = dict(job.lost), reader_for(job.options)
+    for index in indices:
+        if index + 1 in lost:
+            yield failed(source, index, InternalError(lost[index + 1]))
+        else:
+            tell({"event": "reading", "page": index + 1})
+            yield reader.result(source, index)
 
 
 def page_event(page: PageResult, total: int) -> dict[str, Any]:
@@ -129,7 +145,7 @@ def done(document: Document, outputs: dict[str, int], notes: tuple[str, ...] = (
 
 def exit_code_of(document: Document) -> int:
     """The exit code of one document: that of the failure where every page failed, 1 where some did."""
-    failed = [p.outcome.exit_code for p in document.pages if p.outcome.status is Status.FAILED]
-    if not failed:
+    codes = [p.outcome.exit_code for p in document.pages if p.outcome.status is Status.FAILED]
+    if not codes:
         return ExitCode.OK
-    return failed[0] if len(failed) == len(document.pages) else ExitCode.PARTIAL
+    return codes[0] if len(codes) == len(document.pages) else ExitCode.PARTIAL
