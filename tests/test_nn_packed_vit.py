@@ -1,0 +1,136 @@
+"""The packed vision transformer: order, windows, positions and attention, each against its definition."""
+
+from __future__ import annotations
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from docai.nn import segments
+from docai.nn.axial import AxialRope, Turn
+from docai.nn.grids import Grid, in_blocks, interpolated, layout
+from docai.nn.mlp import MlpSpec
+from docai.nn.packed_vit import PackedVit, PackedVitSpec
+from docai.nn.segments import Run, attend_all, attend_segments, runs
+
+GRIDS = st.lists(
+    st.tuples(st.integers(1, 3), st.integers(1, 7).map(lambda n: 2 * n), st.integers(1, 7).map(lambda n: 2 * n)),
+    min_size=1,
+    max_size=3,
+)
+
+
+def random(*shape: int, seed: int = 0) -> mx.array:
+    return mx.array(np.random.RandomState(seed).standard_normal(shape).astype(np.float32))
+
+
+def attention(q: mx.array, k: mx.array, v: mx.array, seen: np.ndarray) -> np.ndarray:
+    """Softmax attention by its definition: (N, heads, d) each, `seen` (N, N) -> (N, heads * d)"""
+    a, b, c = (np.asarray(x).swapaxes(0, 1).astype(np.float64) for x in (q, k, v))
+    scores = np.where(seen, a @ b.swapaxes(1, 2) * a.shape[-1] ** -0.5, -np.inf)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    out = (weights / weights.sum(axis=-1, keepdims=True)) @ c
+    return out.swapaxes(0, 1).reshape(len(seen), -1)
+
+
+def test_patches_come_in_blocks_row_by_row() -> None:
+    numbers = np.arange(4 * 6).reshape(4, 6)
+    first, second = [0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11], [12, 13, 18, 19, 14, 15, 20, 21, 16, 17, 22, 23]
+    assert in_blocks(numbers, 2).tolist() == first + second
+    assert in_blocks(numbers, 1).tolist() == list(range(24))
+
+
+@given(GRIDS, st.integers(1, 4))
+def test_windows_are_stretches_of_their_size(grids: list[Grid], window: int) -> None:
+    plain, plan = layout(grids, 2), layout(grids, 2, window)
+    assert plan.order is not None
+    assert plan.back is not None
+    np.testing.assert_array_equal(plan.order[plan.back], np.arange(len(plan.order)))
+    np.testing.assert_array_equal(plan.rows[plan.back], plain.rows)
+    np.testing.assert_array_equal(plan.columns[plan.back], plain.columns)
+    assert plan.steps == plain.steps == runs(h * w for t, h, w in grids for _ in range(t))
+    step = np.concatenate([np.repeat(np.arange(t), h * w) + 10 * n for n, (t, h, w) in enumerate(grids)])
+    homes = np.stack([step[plan.order], plan.rows // (2 * window), plan.columns // (2 * window)], axis=1)
+    at = 0
+    for run in plan.windows:
+        for _ in range(run.count):
+            (home,) = np.unique(homes[at : at + run.length], axis=0)
+            assert (homes == home).all(axis=1).sum() == run.length
+            at += run.length
+    assert at == len(homes)
+
+
+def test_windows_of_a_picture_are_few_runs() -> None:
+    plan = layout([(1, 36, 50)], 2, 4)  # 5 x 7 windows of 4 x 4 blocks, the last ones cut
+    assert plan.windows == (Run(24, 64), Run(6, 32), Run(4, 16), Run(1, 8))
+
+
+def test_segments_see_themselves_only() -> None:
+    parts = [random(23, 2, 8, seed=n) for n in range(3)]
+    number = np.repeat(np.arange(6), [4, 4, 4, 6, 2, 3])
+    found = attend_segments(*parts, runs([4, 4, 4, 6, 2, 3]), 8**-0.5)
+    np.testing.assert_allclose(found, attention(*parts, number[:, None] == number), atol=1e-5)
+
+
+@pytest.mark.parametrize("bytes_at_a_time", [1, 4 * 2 * 11 * 3, 1 << 28])
+def test_attention_in_slices_is_the_same(bytes_at_a_time: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [random(11, 2, 8, seed=n) for n in range(3)]
+    whole = attention(*parts, np.ones((11, 11), bool))
+    monkeypatch.setattr(segments, "_SCORE_BYTES", bytes_at_a_time)
+    monkeypatch.setattr(segments, "fused_width", lambda _: None)
+    np.testing.assert_allclose(attend_segments(*parts, (Run(1, 11),), 8**-0.5), whole, atol=1e-5)
+
+
+def test_widened_heads_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [random(1, 2, 11, 72, seed=n) for n in range(3)]
+    plain = attend_all(*parts, 72**-0.5)
+    monkeypatch.setattr(segments, "fused_width", lambda _: 80)
+    assert attend_all(*parts, 72**-0.5).shape == plain.shape
+    np.testing.assert_allclose(attend_all(*parts, 72**-0.5), plain, atol=1e-5)
+
+
+@pytest.mark.parametrize("staggered", [False, True])
+def test_heads_turn_by_row_and_column(staggered: bool) -> None:
+    rows, columns = np.array([0, 2, 5], np.int32), np.array([0, 7, 1], np.int32)
+    x = random(3, 2, 8)
+    turned = Turn.by(AxialRope(100.0, staggered).angles(rows, columns, 8))(x)
+    frequency = 100.0 ** (-np.array([0, 2, 4, 6]) / 8)
+    across = frequency[[1, 3]] if staggered else frequency[[0, 2]]
+    angles = np.concatenate([rows[:, None] * frequency[[0, 2]], columns[:, None] * across], axis=1)
+    pairs = np.asarray(x)[..., :4] + 1j * np.asarray(x)[..., 4:]
+    expected = pairs * np.exp(1j * angles)[:, None]
+    np.testing.assert_allclose(turned, np.concatenate([expected.real, expected.imag], axis=-1), atol=1e-5)
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 9])
+def test_tables_are_sampled_corner_on_corner(length: int) -> None:
+    table = np.random.RandomState(0).standard_normal(5)
+    over_rows, over_columns = interpolated((1, length, 3), 5)
+    at = np.linspace(0, 4, length)
+    np.testing.assert_allclose(over_rows @ table, np.interp(at, np.arange(5), table), atol=1e-6)
+    assert over_columns.shape == (3, 5)
+
+
+def test_company_changes_nothing() -> None:
+    spec = PackedVitSpec(
+        16, 3, 2, MlpSpec(24, bias=True), 2, window=2, full_layers=(1,), positions=3, taps=(0, 2), norm="rms"
+    )
+    tower = PackedVit(spec)
+    grids: list[Grid] = [(1, 6, 10), (2, 8, 4)]
+    first, second = random(60, 24), random(64, 24, seed=1)
+    together = tower.encode(mx.concatenate([first, second]), grids)
+    alone = [tower.encode(pixels, [grid]) for pixels, grid in zip((first, second), grids, strict=True)]
+    np.testing.assert_allclose(together.rows, mx.concatenate([one.rows for one in alone]), atol=1e-5)
+    assert len(together.taps) == 2
+    for tap, parts in zip(together.taps, zip(*(one.taps for one in alone), strict=True), strict=True):
+        np.testing.assert_allclose(tap, mx.concatenate(list(parts)), atol=1e-5)
+
+
+def test_steps_of_a_clip_do_not_see_each_other() -> None:
+    tower = PackedVit(PackedVitSpec(16, 2, 2, MlpSpec(24), 2))
+    patches = random(32, 24)
+    clip = tower.encode(patches, [(2, 4, 4)])
+    stills = [tower.encode(patches[at : at + 16], [(1, 4, 4)]).rows for at in (0, 16)]
+    np.testing.assert_allclose(clip.rows, mx.concatenate(stills), atol=1e-5)
