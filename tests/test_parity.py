@@ -7,7 +7,6 @@ by some 1e-6 a layer; a wrong constant or a swapped axis differs by 1e-2 and mor
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from safetensors.numpy import save_file
 from docai.preprocess.inputs import ImageInput
 from docai.vlm.loading import load_network
 from docai.vlm.network import Network
-from tests.parity.weights import noise, tensors
+from tests.parity.weights import as_variant, noise, tensors
 
 CASES = sorted(path.stem for path in (Path(__file__).parent / "parity" / "cases").glob("*.json"))
 CLOSE = {"rtol": 1e-3, "atol": 2e-4}
@@ -38,10 +37,18 @@ def variants() -> Iterator[tuple[str, str]]:
             yield name, variant
 
 
-def renamed(name: str, renames: list[list[str]]) -> str:
-    for pattern, new in renames:
-        name = re.sub(pattern, new, name)
-    return name
+def changes(name: str, variant: str) -> dict[str, Any]:
+    """What a variant of a case changes; nothing for the case itself."""
+    changed: dict[str, Any] = case_of(name)["variants"].get(variant, {})
+    return changed
+
+
+def weights_of(name: str, variant: str) -> dict[str, np.ndarray]:
+    """The tensors of a variant."""
+    case, changed = case_of(name), changes(name, variant)
+    values = tensors(case["tensors"], case["seed"], norm_offset=case["norm_offset"])
+    last = changed.get("channels_last", False)
+    return as_variant(values, changed.get("renames", ()), changed.get("copies", {}), channels_last=last)
 
 
 class Case:
@@ -49,12 +56,8 @@ class Case:
 
     def __init__(self, name: str, variant: str, folder: Path) -> None:
         case = case_of(name)
-        changed = case["variants"].get(variant, {"renames": [], "config": None})
-        weights = tensors(case["tensors"], case["seed"], norm_offset=case["norm_offset"])
-        save_file(
-            {renamed(key, changed["renames"]): value for key, value in weights.items()}, folder / "model.safetensors"
-        )
-        (folder / "config.json").write_text(json.dumps(changed["config"] or case["config"]))
+        save_file(weights_of(name, variant), folder / "model.safetensors")
+        (folder / "config.json").write_text(json.dumps(changes(name, variant).get("config") or case["config"]))
         self.network: Network = load_network(folder)
         self.tokens: list[int] = case["tokens"]
         self.images = [image_input(said, number, case["seed"]) for number, said in enumerate(case["images"])]
@@ -86,6 +89,13 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def close(ours: mx.array, expected: np.ndarray) -> None:
     np.testing.assert_allclose(np.asarray(ours.astype(mx.float32)), expected, **CLOSE)
+
+
+@pytest.mark.parametrize(("name", "variant"), [(n, v) for n, v in variants() if "tensors" in changes(n, v)])
+def test_exports_have_the_names_and_shapes_of_mlx_vlm(name: str, variant: str) -> None:
+    assert {key: list(value.shape) for key, value in weights_of(name, variant).items()} == changes(name, variant)[
+        "tensors"
+    ]
 
 
 def test_features_are_the_reference_s(case: Case) -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ import numpy as np
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1]))
 
-from tests.parity.recipes import RECIPES, Image, Recipe  # noqa: E402
+from tests.parity.recipes import RECIPES, Image, Recipe, Variant  # noqa: E402
 from tests.parity.weights import noise, tensors  # noqa: E402
 
 STEPS = 8  # tokens of the greedy answer
@@ -59,7 +60,64 @@ def qwen_mlx(recipe: Recipe) -> dict[str, np.ndarray]:
     return {key: value for key, value in qwen(recipe).items() if key != "mm_token_type_ids"}
 
 
-FEEDS: dict[str, Callable[[Recipe], dict[str, np.ndarray]]] = {"text": text, "qwen": qwen, "qwen_mlx": qwen_mlx}
+def qwen_clip(recipe: Recipe) -> dict[str, np.ndarray]:
+    """Images, and one clip: its patches, its grid, the seconds between its steps where the family asks for them."""
+    kinds = {recipe.config["image_token_id"]: 1, recipe.config["video_token_id"]: 2}
+    seen = list(zip(recipe.images, all_pixels(recipe), strict=True))
+    stills = [(image, values) for image, values in seen if image.grid and image.grid[0] == 1]
+    ((clip, frames),) = ((image, values) for image, values in seen if image.grid and image.grid[0] > 1)
+    seconds = {"second_per_grid_ts": np.array([clip.extra["seconds"]])} if "seconds" in clip.extra else {}
+    return {
+        "pixel_values": np.concatenate([values for _, values in stills]),
+        "image_grid_thw": np.array([image.grid for image, _ in stills]),
+        "pixel_values_videos": frames,
+        "video_grid_thw": np.array([clip.grid]),
+        "mm_token_type_ids": np.array([[kinds.get(t, 0) for t in recipe.tokens]]),
+        **seconds,
+    }
+
+
+def pictures(recipe: Recipe) -> dict[str, np.ndarray]:
+    """Pictures of one size, (N, 3, H, W)."""
+    return {"pixel_values": channels_first(np.concatenate(all_pixels(recipe)))}
+
+
+def channels_first(pictures: np.ndarray) -> np.ndarray:
+    """(..., H, W, C) -> (..., C, H, W)"""
+    return np.ascontiguousarray(np.moveaxis(pictures, -1, -3))
+
+
+def tiles(recipe: Recipe) -> dict[str, np.ndarray]:
+    """Tiles of each image, filled up to the largest number, (N, tiles, 3, H, W), and the images' sizes."""
+    most = max(image.shape[0] for image in recipe.images)
+    filled = [np.pad(a, [(0, most - len(a)), (0, 0), (0, 0), (0, 0)]) for a in all_pixels(recipe)]
+    return {
+        "pixel_values": channels_first(np.stack(filled)),
+        "image_sizes": np.array([image.extra["size"] for image in recipe.images]),
+    }
+
+
+def prefix(recipe: Recipe) -> dict[str, np.ndarray]:
+    """PaliGemma: every token of the prompt is of the prefix, which is type 0."""
+    return {**pictures(recipe), "token_type_ids": np.zeros((1, len(recipe.tokens)), np.int64)}
+
+
+def marked(recipe: Recipe) -> dict[str, np.ndarray]:
+    """Gemma 3: the tokens of images are of type 1."""
+    token = recipe.config["image_token_id"]
+    return {**pictures(recipe), "token_type_ids": np.array([[int(t == token) for t in recipe.tokens]])}
+
+
+FEEDS: dict[str, Callable[[Recipe], dict[str, np.ndarray]]] = {
+    "text": text,
+    "qwen": qwen,
+    "qwen_clip": qwen_clip,
+    "qwen_mlx": qwen_mlx,
+    "pictures": pictures,
+    "tiles": tiles,
+    "prefix": prefix,
+    "marked": marked,
+}
 
 
 def ask_transformers(recipe: Recipe, name: str) -> tuple[dict[str, Any], dict[str, list[int]], Outputs]:
@@ -88,7 +146,7 @@ def ask_transformers(recipe: Recipe, name: str) -> tuple[dict[str, Any], dict[st
     ids = torch.tensor([recipe.tokens])
     with torch.no_grad():
         out: Outputs = {"logits": model(input_ids=ids, **given).logits[0].numpy()}
-        if recipe.images:
+        if recipe.images and "pixel_values_videos" not in given:
             out |= features(recipe, model, given)
         answer = model.generate(
             input_ids=ids, attention_mask=torch.ones_like(ids), **given, max_new_tokens=STEPS, min_new_tokens=STEPS,
@@ -128,16 +186,11 @@ MENDED: dict[str, Callable[[Any], None]] = {"qwen3_vl_moe": mend_qwen3_vl_moe}  
 def ask_mlx_vlm(recipe: Recipe, name: str) -> tuple[dict[str, Any], dict[str, list[int]], Outputs]:
     """The same of a model of mlx-vlm, whose exports are the `mlx` dialect."""
     import mlx.core as mx
-    from mlx.utils import tree_flatten
     from mlx_vlm.models.cache import make_prompt_cache
-    from mlx_vlm.utils import update_module_configs
 
-    module = import_module(f"mlx_vlm.models.{name}")
-    given_config = deepcopy(dict(recipe.config))  # mlx-vlm writes into it
-    config = module.ModelConfig.from_dict(given_config)
-    model = module.Model(update_module_configs(config, module, given_config, ["text", "vision"]))
+    model = mlx_vlm_model(name, recipe.config)
     MENDED.get(name, lambda _: None)(model)
-    shapes = {key: list(value.shape) for key, value in tree_flatten(model.parameters())}
+    shapes = shapes_of(model)
     values = tensors(shapes, recipe.seed, norm_offset=recipe.norm_offset)
     model.load_weights([(key, mx.array(value)) for key, value in values.items()])
     given = {k: mx.array(v) for k, v in FEEDS[recipe.feed](recipe).items()}
@@ -150,6 +203,27 @@ def ask_mlx_vlm(recipe: Recipe, name: str) -> tuple[dict[str, Any], dict[str, li
         steps.append(np.array(model.language_model(mx.array([[tokens[-1]]]), cache=cache).logits[0, -1]))
     out |= {"tokens": np.array(tokens, np.int32), "step_logits": np.stack(steps[:-1])}
     return dict(recipe.config), shapes, out
+
+
+def mlx_vlm_model(name: str, config: Mapping[str, Any]) -> Any:
+    from mlx_vlm.utils import update_module_configs
+
+    module, config = import_module(f"mlx_vlm.models.{name}"), deepcopy({"model_type": name, **config})  # mlx-vlm writes into it
+    made = update_module_configs(module.ModelConfig.from_dict(config), module, config, ["text", "vision"])
+    return module.Model(made)
+
+
+def shapes_of(model: Any) -> dict[str, list[int]]:
+    """The names and shapes of the tensors of a model of MLX."""
+    from mlx.utils import tree_flatten
+
+    return {key: list(value.shape) for key, value in tree_flatten(model.parameters())}
+
+
+def variant(said: Variant, config: Mapping[str, Any]) -> dict[str, Any]:
+    """A variant as a case keeps it, with the names and shapes that mlx-vlm gives it."""
+    out = asdict(said)
+    return out | {"tensors": shapes_of(mlx_vlm_model(said.mlx, config))} if said.mlx else out
 
 
 ORACLES = {"transformers": ask_transformers, "mlx_vlm": ask_mlx_vlm}
@@ -170,7 +244,7 @@ def make(recipe: Recipe) -> None:
         "images": [
             {"shape": i.shape, "tokens": i.tokens, "grid": i.grid, "extra": dict(i.extra)} for i in recipe.images
         ],
-        "variants": {n: {"renames": v.renames, "config": v.config} for n, v in recipe.variants.items()},
+        "variants": {n: variant(v, recipe.config) for n, v in recipe.variants.items()},
         "config": config,
         "tensors": shapes,
     }

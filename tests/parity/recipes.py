@@ -27,10 +27,17 @@ class Image:
 
 @dataclass(frozen=True)
 class Variant:
-    """The same checkpoint as another dialect has it: names renamed by regular expressions, in order, and a config."""
+    """The same checkpoint as another dialect has it: names renamed by regular expressions, in order, and a config.
 
-    renames: tuple[tuple[str, str], ...]
+    `copies`: tensors that are there a second time, new name -> name. `channels_last`: convolutions as MLX has them.
+    `mlx`: the model of mlx-vlm whose names and shapes these are; make.py asks it for them.
+    """
+
+    renames: tuple[tuple[str, str], ...] = ()
     config: Mapping[str, Any] | None = None
+    copies: Mapping[str, str] = field(default_factory=dict)
+    channels_last: bool = False
+    mlx: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,9 +97,19 @@ QWEN_2_5_VISION = {**QWEN_VISION, "window_size": 16, "fullatt_block_indexes": [1
 QWEN_3_VISION = {**QWEN_VISION, "num_position_embeddings": 16, "deepstack_visual_indexes": [0, 1]}
 
 
-def qwen_recipe(name: str, oracle: str, text: Mapping[str, Any], vision: Mapping[str, Any], **more: Any) -> Recipe:
-    config = {"text_config": dict(text), "vision_config": dict(vision), **QWEN_IDS, "tie_word_embeddings": False}
-    return Recipe(name, f"transformers:{oracle}", config, QWEN_PROMPT, QWEN_IMAGES, "qwen", **more)
+def qwen_recipe(
+    name: str, oracle: str, text: Mapping[str, Any], vision: Mapping[str, Any], *, tied: bool = False, **more: Any
+) -> Recipe:
+    config = {"text_config": dict(text), "vision_config": dict(vision), **QWEN_IDS, "tie_word_embeddings": tied}
+    asked = {"tokens": QWEN_PROMPT, "images": QWEN_IMAGES, "feed": "qwen", **more}
+    return Recipe(name, f"transformers:{oracle}", config, **asked)
+
+
+# An image and a clip of 3 steps. Its time does not pass its longer side, where transformers 5 would count otherwise.
+CLIP = {"images": (QWEN_IMAGES[1], Image((120, 96), 30, (3, 4, 10))), "feed": "qwen_clip"}
+CLIP_PROMPT = (5, 6, 93, *(95,) * 8, 94, 7, 8, 93, *(96,) * 30, 94, 10, 11, 12)
+TIMED = {**CLIP, "images": (QWEN_IMAGES[1], Image((120, 96), 30, (3, 4, 10), {"seconds": 0.75}))}
+STAMPED = (5, 93, *(95,) * 8, 94, 7, *(t for s in (20, 21, 22) for t in (s, 93, *(96,) * 10, 94)), 10, 11)
 
 
 def mlx_recipe(kind: str, text: Mapping[str, Any], vision: Mapping[str, Any], *, nested: bool = True) -> Recipe:
@@ -125,10 +142,74 @@ QWEN_VL = (
     ),
     qwen_recipe("qwen3_vl", "Qwen3VLForConditionalGeneration", TEXT_3, QWEN_3_VISION),
     qwen_recipe("qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", TEXT_3_MOE, QWEN_3_VISION),
+    qwen_recipe(
+        "qwen2_vl-clip", "Qwen2VLForConditionalGeneration", TEXT_2, QWEN_2_VISION, tokens=CLIP_PROMPT, **CLIP,
+    ),
+    qwen_recipe(
+        "qwen2_5_vl-clip", "Qwen2_5_VLForConditionalGeneration", TEXT_2, QWEN_2_5_VISION, tokens=CLIP_PROMPT, seed=2, **TIMED,
+    ),
+    qwen_recipe("qwen3_vl-clip", "Qwen3VLForConditionalGeneration", TEXT_3, QWEN_3_VISION, tokens=STAMPED, **CLIP),
+    qwen_recipe(
+        "qwen3_vl-text", "Qwen3VLForConditionalGeneration", TEXT_3, QWEN_3_VISION, tied=True, tokens=WORDS, images=(),
+        feed="text",
+    ),
     mlx_recipe("qwen2_vl", TEXT_2, QWEN_2_VISION, nested=False),
     mlx_recipe("qwen2_5_vl", TEXT_2, QWEN_2_5_VISION, nested=False),
     mlx_recipe("qwen3_vl", TEXT_3, QWEN_3_VISION),
     mlx_recipe("qwen3_vl_moe", TEXT_3_MOE, QWEN_3_VISION),
+)  # fmt: skip
+
+# --- towers of one size: pictures of 18 pixels, of which 4 x 4 patches of 4 pixels are used
+SMALL_VIT = {
+    "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 2, "patch_size": 4,
+    "image_size": 18,
+}  # fmt: skip
+CLIP_VIT = {**SMALL_VIT, "model_type": "clip_vision_model"}
+SIGLIP_VIT = {**SMALL_VIT, "model_type": "siglip_vision_model", "vision_use_head": False}
+PICTURE = Image((1, 18, 18, 3), 16)
+TWO_PICTURES = (5, 6, *(95,) * 16, 7, 8, 9, *(95,) * 16, 10, 11)
+PUBLISHED = ((r"^vision_tower\.", "vision_tower.vision_model."),)
+NEWER = (
+    (r"^language_model\.lm_head", "lm_head"),
+    (r"^language_model\.model\.", "model.language_model."),
+    (r"^(vision_tower|multi_modal_projector|image_newline)", r"model.\1"),
+)
+
+
+def fixed_recipe(
+    name: str, oracle: str, text: Mapping[str, Any], vision: Mapping[str, Any], tokens: tuple[int, ...],
+    images: tuple[Image, ...], feed: str, *, mlx: Variant | None = None, published: Mapping[str, Any] | None = None,
+    norm_offset: bool = False, seed: int = 1, **more: Any,
+) -> Recipe:  # fmt: skip
+    """A family over a tower of one size, in its dialects. `published`: the config as first files have it."""
+    config = {"text_config": text, "vision_config": vision, "image_token_id": 95, **more}
+    variants = {"published": Variant(PUBLISHED, published), "newer": Variant(NEWER)}
+    if mlx is not None:
+        variants["mlx"] = mlx
+    oracle = f"transformers:{oracle}ForConditionalGeneration"
+    return Recipe(name, oracle, config, tokens, images, feed, norm_offset, variants, seed)
+
+
+def mlx_variant(model: str, copies: Mapping[str, str] | None = None) -> Variant:
+    return Variant(PUBLISHED, copies=copies or {}, channels_last=True, mlx=model)
+
+
+LLAMA_TEXT = {**TEXT, "model_type": "llama", "head_dim": 8, "rms_norm_eps": 1e-5}
+FIXED = (
+    fixed_recipe(
+        "llava", "Llava", LLAMA_TEXT, CLIP_VIT, TWO_PICTURES, (PICTURE,) * 2, "pictures", mlx=mlx_variant("llava"),
+    ),
+    fixed_recipe(
+        "llava-layers", "Llava", LLAMA_TEXT, {**CLIP_VIT, "hidden_act": "gelu"}, TWO_PICTURES, (PICTURE,) * 2,
+        "pictures", vision_feature_layer=[-2, 0, 1], projector_hidden_act="gelu_pytorch_tanh",
+        multimodal_projector_bias=False,
+    ),
+    fixed_recipe(
+        "llava-siglip", "Llava",
+        {**{k: v for k, v in TEXT.items() if k != "head_dim"}, "model_type": "qwen2", "tie_word_embeddings": True},
+        SIGLIP_VIT, TWO_PICTURES, (PICTURE,) * 2, "pictures", vision_feature_layer=-1,
+        vision_feature_select_strategy="full",
+    ),
 )  # fmt: skip
 
 RECIPES: tuple[Recipe, ...] = (
@@ -160,4 +241,5 @@ RECIPES: tuple[Recipe, ...] = (
         "gemma3_text", "transformers:Gemma3ForCausalLM", {**GEMMA, "num_hidden_layers": 6}, WORDS, norm_offset=True,
     ),
     *QWEN_VL,
+    *FIXED,
 )  # fmt: skip

@@ -8,8 +8,9 @@ the 1 itself), biases N(0, 0.01).
 
 from __future__ import annotations
 
+import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +25,13 @@ def noise(name: str, shape: Sequence[int], seed: int) -> Array:
 
 
 def tensor(name: str, shape: Sequence[int], seed: int, *, norm_offset: bool = False) -> Array:
-    """The values of one tensor. `norm_offset`: norms multiply by 1 + w."""
+    """The values of one tensor. `norm_offset`: norms multiply by 1 + w, other than those of a vision tower."""
     values = noise(name, shape, seed)
     if "running_var" in name:
         return 0.5 + np.abs(values)
     if len(shape) <= 1:
         is_norm = name.endswith("weight") and "bias" not in name
-        around = 0.0 if norm_offset or not is_norm else 1.0
+        around = 0.0 if not is_norm or (norm_offset and "vision" not in name) else 1.0
         return around + np.float32(0.1) * values
     return values / np.float32(np.sqrt(fan_in(shape)))
 
@@ -38,6 +39,18 @@ def tensor(name: str, shape: Sequence[int], seed: int, *, norm_offset: bool = Fa
 def fan_in(shape: Sequence[int]) -> int:
     """Numbers that are added up for one output: all but the first axis, or the last one of stacked experts."""
     return int(shape[-1] if len(shape) == 3 else np.prod(shape[1:]))
+
+
+def as_variant(
+    values: Mapping[str, Array], renames: Iterable[Sequence[str]], copies: Mapping[str, str], *, channels_last: bool
+) -> dict[str, Array]:
+    """The tensors of a checkpoint as another dialect has them, by name; `Variant` tells what the rest is."""
+    out = {}
+    for name, value in values.items():
+        for pattern, new in renames:
+            name = re.sub(pattern, new, name)
+        out[name] = np.moveaxis(value, 1, -1) if channels_last and value.ndim > 3 else value
+    return {name: np.ascontiguousarray(a) for name, a in (out | {new: out[old] for new, old in copies.items()}).items()}
 
 
 def tensors(shapes: Mapping[str, Sequence[int]], seed: int, *, norm_offset: bool = False) -> dict[str, Array]:
