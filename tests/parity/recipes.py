@@ -146,7 +146,8 @@ QWEN_VL = (
         "qwen2_vl-clip", "Qwen2VLForConditionalGeneration", TEXT_2, QWEN_2_VISION, tokens=CLIP_PROMPT, **CLIP,
     ),
     qwen_recipe(
-        "qwen2_5_vl-clip", "Qwen2_5_VLForConditionalGeneration", TEXT_2, QWEN_2_5_VISION, tokens=CLIP_PROMPT, seed=2, **TIMED,
+        "qwen2_5_vl-clip", "Qwen2_5_VLForConditionalGeneration", TEXT_2, QWEN_2_5_VISION, tokens=CLIP_PROMPT, seed=2,
+        **TIMED,
     ),
     qwen_recipe("qwen3_vl-clip", "Qwen3VLForConditionalGeneration", TEXT_3, QWEN_3_VISION, tokens=STAMPED, **CLIP),
     qwen_recipe(
