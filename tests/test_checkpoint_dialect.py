@@ -239,15 +239,15 @@ class TestQuantized:
 class TestStrictness:
     def test_all_problems_are_told_at_once(self) -> None:
         found = apply_rules(infos(model__q__weight=(4, 2), k=(1,), v=(3,)), (Rename("model.{rest}", "{rest}"),))
-        with pytest.raises(CheckpointError) as raised:
-            found.check({"q.weigth": (4, 2), "k": (1,), "v": (5,)}, "folder/model")
-        assert str(raised.value).splitlines() == [
+        expected: dict[str, tuple[int, ...]] = {"q.weigth": (4, 2), "k": (1,), "v": (5,)}
+        error = found.error(expected, "folder/model")
+        assert (found.wrong(expected), error.exit_code) == (3, 3)
+        assert str(error).splitlines() == [
             "folder/model: its tensors are not what its config describes",
             "  missing: q.weigth (nearest: q.weight)",
             "  left over: q.weight (from model.q.weight; nearest: q.weigth)",
             "  of another shape: v has shape (3,) in the file (v), the config asks for (5,)",
         ]
-        assert raised.value.exit_code == 3
 
     def test_many_names_stay_one_line(self) -> None:
         found = apply_rules({}, ())

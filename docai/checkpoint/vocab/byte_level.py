@@ -12,10 +12,10 @@ _CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 LLAMA3 = _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}" + _END
 QWEN = _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}" + _END
 _UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
-_CASED = r"[^\r\n\p{L}\p{N}]?" + _UPPER + "{}" + _LOWER + "{}"
+_UPPER_FIRST, _LOWER_FIRST = (r"[^\r\n\p{L}\p{N}]?" + _UPPER + a + _LOWER + b for a, b in ("*+", "+*"))
 _SLASHED_END = _END.replace(r"[\r\n]*|", r"[\r\n/]*|", 1)
-TEKKEN = _CASED.format("*", "+") + "|" + _CASED.format("+", "*") + r"|\p{N}" + _SLASHED_END
-GPT4O = "|".join(_CASED.format(*repeats) + _CONTRACTIONS + "?" for repeats in ("*+", "+*")) + (
+TEKKEN = _UPPER_FIRST + "|" + _LOWER_FIRST + r"|\p{N}" + _SLASHED_END
+GPT4O = "|".join(cased + _CONTRACTIONS + "?" for cased in (_UPPER_FIRST, _LOWER_FIRST)) + (
     r"|\p{N}{1,3}" + _SLASHED_END
 )
 GPT2 = None  # the pattern that the library has itself
