@@ -72,7 +72,8 @@ class Case:
         return network.decoder.logits(mx.concatenate(parts, axis=1))[0]
 
     def prompt(self) -> Any:
-        return self.network.prompt(self.tokens, self.images, self.network.encode(self.images) if self.images else ())
+        features = self.network.encode(self.images) if self.images else ()
+        return self.network.prompt(self.tokens, features, *self.network.positions(self.tokens, self.images))
 
 
 def image_input(said: dict[str, Any], number: int, seed: int) -> ImageInput:

@@ -73,12 +73,26 @@ class Network(nn.Module):
         seen = self.vision(images)
         return [self.connector(one, image) for one, image in zip(seen, images, strict=True)]
 
+    def positions(self, tokens: Sequence[int], images: Sequence[ImageInput]) -> tuple[mx.array | None, int]:
+        """Positions (axes, L) of a prompt's tokens and the shift of later ones; (None, 0) where they count up."""
+        if self._spec.mrope is None:
+            return None, 0
+        found = self._spec.mrope.positions(tokens, self.image_tokens, images)
+        return mx.array(found.ids), found.delta
+
     def prompt(
-        self, tokens: Sequence[int], images: Sequence[ImageInput] = (), features: Sequence[ImageFeatures] = ()
+        self,
+        tokens: Sequence[int],
+        features: Sequence[ImageFeatures] = (),
+        positions: mx.array | None = None,
+        shift: int = 0,
+        *,
+        end: int = 0,
     ) -> Prompt:
         """Tokens with the images' features in the place of their image tokens, in order.
 
-        Raises UsageError where rows and image tokens differ in number.
+        `positions` (axes, L) and `shift` are those of `positions()`. `end`: the length of the whole prompt, where these
+        tokens are the last part of it. Raises UsageError where rows and image tokens differ in number.
         """
         ids = np.asarray(tokens, np.int32)
         x = self.decoder.embedded(mx.array(ids[None]))
@@ -86,15 +100,9 @@ class Network(nn.Module):
         rows = sum(int(f.rows.shape[0]) for f in features)
         if rows != len(places):
             raise UsageError(f"the prompt has room for {len(places)} image tokens, but the images give {rows}")
-        prompt = Prompt(x, blocks=self._blocks(ids, features), end=len(ids))
-        return self._merged(self._placed(prompt, ids, images), features, mx.array(places)) if rows else prompt
-
-    def _placed(self, prompt: Prompt, ids: Ids, images: Sequence[ImageInput]) -> Prompt:
-        """With the positions of its tokens, where they do not simply count up."""
-        if self._spec.mrope is None:
-            return prompt
-        found = self._spec.mrope.positions(ids.tolist(), self._image_tokens, images)
-        return replace(prompt, positions=mx.array(found.ids)[:, None], shift=found.delta)
+        placed = None if positions is None else positions[:, None]
+        prompt = Prompt(x, placed, shift, self._blocks(ids, features), end=end or len(ids))
+        return self._merged(prompt, features, mx.array(places)) if rows else prompt
 
     def _merged(self, prompt: Prompt, features: Sequence[ImageFeatures], places: mx.array) -> Prompt:
         x = prompt.embeddings
@@ -111,11 +119,12 @@ class Network(nn.Module):
         return out
 
     @property
-    def _image_tokens(self) -> list[int]:
+    def image_tokens(self) -> list[int]:
+        """The ids that features replace."""
         return [t for t in (self._spec.image_token, self._spec.video_token) if t is not None]
 
     def _image_places(self, ids: Ids) -> Ids:
-        return np.flatnonzero(np.isin(ids, self._image_tokens)).astype(np.int32)
+        return np.flatnonzero(np.isin(ids, self.image_tokens)).astype(np.int32)
 
     def _blocks(self, ids: Ids, features: Sequence[ImageFeatures]) -> mx.array | None:
         """(1, L) the block of each token, 0 for none."""
