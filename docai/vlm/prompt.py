@@ -2,17 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain, zip_longest
+from typing import Any
 
+from docai.errors import CheckpointError, DocaiError, UsageError
 from docai.preprocess.inputs import ImageInput
+from docai.vlm.template import render_template
+from docai.vlm.tokenizer import Tokenizer
 
+Message = Mapping[str, Any]  # role, content (a text, or parts of type text and image), and what else templates read
 Expansion = Callable[[str, ImageInput], str]
+
+# What --no-chat-template gives: the texts of all messages, with images where they stand.
+_PLAIN = (
+    "{% for message in messages %}{% for part in message.content %}{{ part.text }}{% endfor %}"
+    "{% if not loop.last %}\n{% endif %}{% endfor %}"
+)
+_TEXT_KINDS = ("text", "input_text", "output_text")
+_IMAGE_KINDS = ("image", "image_url", "input_image")
+_PROBE = "docai-probe"
 
 
 def run(token: str, image: ImageInput) -> str:
     """One image token per row of features, nothing between them."""
     return token * image.tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Framed:
+    """The run between two marks; where an image has crops beside it, they follow with a sentence (Gemma 3)."""
+
+    before: str
+    after: str
+    crops: str = " and here are some crops to help you see better "
+
+    def __call__(self, token: str, image: ImageInput) -> str:
+        """The text of one image."""
+        parts = len(image.pixels)
+        one = f"{self.before}{token * (image.tokens // parts)}{self.after}"
+        if parts == 1:
+            return one
+        return f"Here is the original image {one}{self.crops}{' '.join([one] * (parts - 1))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A run for each row of patches, a mark after each row and another after the last (Pixtral, Mistral 3)."""
+
+    line_break: str
+    end: str
+
+    def __call__(self, token: str, image: ImageInput) -> str:
+        """The text of one image."""
+        if image.grid is None:
+            raise ValueError("an image of rows needs a grid")
+        _, height, width = image.grid
+        merge = math.isqrt(height * width // image.tokens)
+        row = token * (width // merge)
+        return self.line_break.join([row] * (height // merge)) + self.end
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +74,9 @@ class PromptSpec:
     `placeholder` stands for one image in a rendered prompt (what chat templates write); `expand` gives the text that
     replaces it, made of `token`, one for each row of features. `image` is what we write for an image where there is no
     template or it knows no images: the placeholder with the marks around it. `template` is the chat template of
-    checkpoints that ship none, `plain` that of `--no-chat-template`: both see `messages` (content as parts), `image`,
-    `bos_token` and the other named tokens.
+    checkpoints that ship none, `plain` that of `--no-chat-template`: both see `messages`, whose content is always
+    parts (`text` of an image part is `image`), `image`, `bos_token` and the other named tokens. `surround` says
+    whether the tokenizer may add its BOS.
     """
 
     placeholder: str = ""
@@ -32,3 +85,193 @@ class PromptSpec:
     template: str = ""
     plain: str = ""
     expand: Expansion = run
+    surround: bool = True
+
+
+def render(
+    messages: Sequence[Message],
+    tokenizer: Tokenizer,
+    spec: PromptSpec,
+    *,
+    template: bool = True,
+    tools: Sequence[Mapping[str, Any]] | None = None,
+    add_generation_prompt: bool = True,
+    **template_kwargs: Any,
+) -> str:
+    """The prompt for a conversation, with a placeholder where each image stands.
+
+    The checkpoint's chat template makes it, in want of one the family's; with `template=False` neither. Other keywords
+    reach the template. Raises UsageError for messages that it cannot take, CheckpointError for a broken template.
+    """
+    turns = [_turn(message, spec) for message in messages]
+    if not turns:
+        raise UsageError("messages: expected at least one, got none")
+    variables = {
+        **tokenizer.named,
+        "image": spec.image,
+        "tools": _plain(tools),
+        "documents": None,
+        "add_generation_prompt": add_generation_prompt,
+        **_plain(template_kwargs),
+    }
+    source = (tokenizer.tool_template if tools else None) or tokenizer.chat_template
+    if template and source:
+        forms = Forms(source, spec, tuple(tokenizer.named.items()))
+        return render_template(source, {**variables, "messages": [forms.fit(turn) for turn in turns]})
+    own = spec.template if template else spec.plain
+    return render_template(own or spec.plain or _PLAIN, {**variables, "messages": turns})
+
+
+def encode(text: str, images: Sequence[ImageInput], tokenizer: Tokenizer, spec: PromptSpec) -> list[int]:
+    """The ids of a rendered prompt, each placeholder as many tokens as its image has rows.
+
+    BOS is added where the tokenizer does so and the text does not begin with it. Raises UsageError where placeholders
+    and images differ in number, CheckpointError where the vocabulary lacks the image token.
+    """
+    bos = tokenizer.named.get("bos_token")
+    surround = spec.surround and not (bos and text.startswith(bos))
+    ids = tokenizer.encode(expand(text, images, spec), special=surround)
+    if images:
+        _check_rows(ids, images, tokenizer, spec)
+    return ids
+
+
+def expand(text: str, images: Sequence[ImageInput], spec: PromptSpec) -> str:
+    """The text with each placeholder replaced by what its image takes. Raises UsageError for one without the other.
+
+    Text, not ids: marks such as line breaks around an image join with the text beside them when both are encoded.
+    """
+    if not spec.placeholder:
+        if images:
+            raise UsageError(f"{_images(len(images))} came with the prompt, but this model reads text only")
+        return text
+    between = text.split(spec.placeholder)
+    if len(between) - 1 != len(images):
+        raise UsageError(
+            f"the prompt has {spec.placeholder} {len(between) - 1} times, but {_images(len(images))} came with it; "
+            "each image needs one, and a text cannot contain it otherwise"
+        )
+    expanded = (spec.expand(spec.token, image) for image in images)
+    return "".join(chain.from_iterable(zip_longest(between, expanded, fillvalue="")))
+
+
+def _images(count: int) -> str:
+    return f"{count} image{'' if count == 1 else 's'}"
+
+
+def _check_rows(ids: list[int], images: Sequence[ImageInput], tokenizer: Tokenizer, spec: PromptSpec) -> None:
+    number = tokenizer.token_id(spec.token)
+    if number is None:
+        raise CheckpointError(
+            f"the checkpoint's tokenizer has no token {spec.token!r}, which stands for image features"
+        )
+    rows, places = sum(image.tokens for image in images), ids.count(number)
+    if rows != places:
+        raise UsageError(
+            f"the images have {rows} rows of features, but the prompt has {spec.token} {places} times; "
+            "a text cannot contain it"
+        )
+
+
+def _turn(message: Message, spec: PromptSpec) -> dict[str, Any]:
+    """A message of plain values; content as parts of type text or image, missing where the message has none."""
+    if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
+        raise UsageError(f"messages: expected objects with a role and content, got {message!r}")
+    turn = {name: _plain(value) for name, value in message.items() if value is not None}
+    content = turn.get("content")
+    if isinstance(content, str):
+        turn["content"] = [{"type": "text", "text": content}]
+    elif isinstance(content, list):
+        turn["content"] = [_part(part, spec) for part in content]
+    elif content is not None:
+        raise UsageError(f"messages: expected content to be a text or a list of parts, got {content!r}")
+    return turn
+
+
+def _part(part: Any, spec: PromptSpec) -> dict[str, Any]:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    kind = part.get("type") if isinstance(part, dict) else None
+    if kind in _IMAGE_KINDS:
+        if not spec.placeholder:
+            raise UsageError("messages: a part is an image, but this model reads text only")
+        return {"type": "image", "text": spec.image}
+    if kind in _TEXT_KINDS and isinstance(part.get("text"), str):
+        return {"type": "text", "text": part["text"]}
+    raise UsageError(f"messages: expected parts of type text (with a text) or image, got {str(part)[:200]}")
+
+
+def _plain(value: Any) -> Any:
+    """`value` of JSON's own types; templates see nothing else, since methods of other objects may do harm."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if value is None or type(value) in (str, int, float, bool):
+        return value
+    for kind in (str, int, float):
+        if isinstance(value, kind):
+            return kind(value)
+    return f"<{type(value).__name__}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """In which form a chat template takes the content of messages, found out by rendering probes with it.
+
+    Templates differ: content as a text or as parts, by role, with images or without.
+    """
+
+    source: str
+    spec: PromptSpec
+    named: tuple[tuple[str, str], ...]
+
+    def fit(self, turn: Mapping[str, Any]) -> dict[str, Any]:
+        """The turn with its content in a form that the template takes."""
+        if "content" not in turn:
+            return dict(turn)
+        role, parts = turn["role"], turn["content"]
+        images = any(part["type"] == "image" for part in parts)
+        if images and self.takes(role, "images"):
+            return {**turn, "content": [{"type": "image"} if part["type"] == "image" else part for part in parts]}
+        whole = "".join(part["text"] for part in parts)
+        if self.takes(role, "parts"):
+            if images:  # it passes over them, or prints them in another way
+                return {**turn, "content": [{"type": "text", "text": whole}]}
+            if len(parts) > 1 or not self.takes(role, "text"):
+                return {**turn, "content": parts}
+        return {**turn, "content": whole}
+
+    def takes(self, role: str, form: str) -> bool:
+        """Whether the content of a role may be a `text`, `parts` of text, or `images` among parts."""
+        return _takes(self.source, self.spec.placeholder, self.named, role, form)
+
+
+@lru_cache(maxsize=256)
+def _takes(source: str, placeholder: str, named: tuple[tuple[str, str], ...], role: str, form: str) -> bool:
+    content: Any = [{"type": "text", "text": _PROBE}]
+    if form == "text":
+        content = _PROBE
+    elif form == "images":
+        content.insert(0, {"type": "image"})
+    variables = {**dict(named), "add_generation_prompt": False, "tools": None, "documents": None}
+    for messages in _around(source, placeholder, named, {"role": role, "content": content}):
+        try:
+            text = render_template(source, {**variables, "messages": messages})
+        except DocaiError:
+            continue
+        printed = str(content[-1]) in text or json.dumps(content[-1]) in text  # the list itself, not what it says
+        if _PROBE in text and (form == "text" or not printed):
+            return form != "images" or text.count(placeholder) == 1
+    return False
+
+
+def _around(
+    source: str, placeholder: str, named: tuple[tuple[str, str], ...], message: dict[str, Any]
+) -> Iterable[list[dict[str, Any]]]:
+    """Conversations in which `message` may stand: templates want a user first, or last."""
+    if message["role"] == "user":
+        return ([message],)
+    form = "text" if _takes(source, placeholder, named, "user", "text") else "parts"
+    user = {"role": "user", "content": "?" if form == "text" else [{"type": "text", "text": "?"}]}
+    return [message, user], [user, message], [message]

@@ -12,7 +12,7 @@ from docai.vlm.families import Family
 from docai.vlm.families.nested import PROJECTOR, image_token, nested_decoder, nested_rules, vision_config
 from docai.vlm.families.towers import vit_spec
 from docai.vlm.images import gemma_images
-from docai.vlm.prompt import PromptSpec
+from docai.vlm.prompt import Framed, PromptSpec
 from docai.vlm.spec import ModelSpec
 
 _TEMPLATE = (
@@ -53,6 +53,7 @@ FAMILY = Family(
         token="<image_soft_token>",
         image="<start_of_image>",
         template=_TEMPLATE,
+        expand=Framed("\n\n<start_of_image>", "<end_of_image>\n\n"),
     ),
     gemma_images(),
 )

@@ -34,6 +34,8 @@ FAMILY = Family(
     ("paligemma",),
     spec,
     nested_rules((Rename(f"{PROJECTOR}linear.{{part}}", "connector.up.{part}"),), norm_offset=True),
-    PromptSpec(placeholder="<image>", token="<image>", image="<image>", template=_REQUEST, plain=_REQUEST),
+    PromptSpec(
+        placeholder="<image>", token="<image>", image="<image>", template=_REQUEST, plain=_REQUEST, surround=False
+    ),
     siglip_images(),
 )
