@@ -15,6 +15,10 @@ from docai.types import Glyphs
 
 DESCENT = 0.22  # of the font size: where `Glyphs.boxes` end below the baseline
 _NEARLY = 10  # degrees by which text may lean and still count as running along a side of the page
+_LEANING = 1000  # and degrees: the direction of text at any other angle
+_DIRECTIONS = np.array(  # by degrees
+    [near % 360 if abs(a - near) <= _NEARLY else _LEANING + a for a in range(360) for near in (round(a / 90) * 90,)]
+)
 
 # What stands in the file between a glyph and the one before it.
 NOTHING, GUESSED_SPACE, SPACE = 0, 1, 2
@@ -65,14 +69,12 @@ def frames(glyphs: Glyphs, keep: NDArray[np.bool_]) -> Iterator[Frame]:
     everything.number = np.arange(len(everything), dtype=np.int64)
     repair(everything, glyphs.font_table)
     present = everything.number >= 0
-    nearest = np.round(angles / 90).astype(np.int64) * 90
-    straight = np.abs(angles - nearest) <= _NEARLY
-    direction = np.where(straight, nearest % 360, 1000 + angles)
-    for angle in np.unique(direction[present]).tolist():
+    direction = _DIRECTIONS[angles % 360]
+    for angle in np.flatnonzero(np.bincount(direction[present])).tolist():
         rows = present & (direction == angle)
         group = everything if rows.all() else everything.take(rows)
-        if angle >= 1000:
-            yield _turned_freely(group, angle - 1000)
+        if angle >= _LEANING:
+            yield _turned_freely(group, angle - _LEANING)
         else:
             yield from _along(group, angle)
 

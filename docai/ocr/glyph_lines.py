@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from docai.ocr.code_sets import CodeSet
 from docai.ocr.glyph_frame import Frame
 from docai.ocr.glyph_repair import neighbours
 
@@ -22,13 +23,16 @@ _LEVEL = 0.12  # em by which the baselines of neighbouring glyphs may differ
 _NEAR = 1.2  # em: a run goes on over a gap up to this
 _REACH = 4.0  # em: a line goes on over a gap up to this; most are cut at narrower ones later
 _PIECE = 0.15  # em: gaps over this part the pieces that are put in order
-_MARKS = (
-    *((0x483, 0x489), (0x591, 0x5C7), (0x610, 0x61A), (0x64B, 0x65F), (0x670, 0x670), (0x6D6, 0x6ED)),
-    *((0x900, 0x903), (0x93A, 0x94F), (0xE31, 0xE31), (0xE34, 0xE3A), (0xE47, 0xE4E), (0x20D0, 0x20FF)),
-)
 _SHIFTED = 0.3  # em by which a letter of full size may be shifted if it touches its neighbour (the E of TeX)
 _HOLE = 0.3  # em: a gap in a run that what another run draws may fill
 _SCRIPT = 0.88  # a superscript or subscript is smaller than this share of its base
+
+# Combining marks of the common scripts, which stand over or under the letter before them.
+_is_mark = CodeSet(
+    *(range(0x300, 0x370), range(0x483, 0x48A), range(0x591, 0x5C8), range(0x610, 0x61B), range(0x64B, 0x660), 0x670),
+    *(range(0x6D6, 0x6EE), range(0x900, 0x904), range(0x93A, 0x950), 0xE31, range(0xE34, 0xE3B), range(0xE47, 0xE4F)),
+    range(0x20D0, 0x2100),
+)
 
 
 def line_order(frame: Frame) -> tuple[NDArray[Any], Ints]:
@@ -72,16 +76,6 @@ def _runs(frame: Frame) -> Ints:
     turned = np.concatenate(([False], (step[1:] * step[:-1] < 0) & (np.abs(step[1:]) == 1)))
     run: Ints = np.concatenate(([0], np.cumsum((step == 0) | turned)))
     return run
-
-
-def _is_mark(codes: NDArray[np.uint32]) -> NDArray[np.bool_]:
-    """Combining marks of the common scripts, which stand over or under the letter before them."""
-    mark: NDArray[np.bool_] = (codes >= 0x300) & (codes < 0x370)
-    if not (codes >= 0x483).any():
-        return mark
-    for first, last in _MARKS:
-        mark |= (codes >= first) & (codes <= last)
-    return mark
 
 
 def _without_shadows(frame: Frame, run: Ints) -> Ints:

@@ -15,7 +15,7 @@ from docai.ocr.code_sets import is_right_to_left
 from docai.ocr.drop_caps import with_initials
 from docai.ocr.glyph_frame import Frame, frames, to_page
 from docai.ocr.glyph_lines import line_order
-from docai.ocr.glyph_words import BOLD, ITALIC, LOWERED, MONO, RAISED, WordTable
+from docai.ocr.glyph_words import BOLD, ITALIC, LOWERED, MONO, RAISED, WordTable, counts_of
 from docai.types import Box, Font, Glyphs, Line, Style, Word
 
 _STYLES: dict[int, Style] = {BOLD: "bold", ITALIC: "italic", MONO: "code", RAISED: "superscript", LOWERED: "subscript"}
@@ -115,11 +115,9 @@ class _Builder:
         """Style bits of lines: those of six in ten glyphs."""
         bits, starts = self.table.bits, self.table.starts
         looks = np.zeros(len(starts), np.int64)
-        if bits.any():
-            size = np.diff(np.append(starts, len(bits)))
-            for bit in (BOLD, ITALIC, MONO):
-                share = np.add.reduceat((bits & bit) > 0, starts, dtype=np.int64)
-                looks[share * 10 >= size * 6] |= bit
+        size = np.diff(np.append(starts, len(bits)))
+        for bit, count in counts_of(bits, starts):
+            looks[count * 10 >= size * 6] |= bit
         return looks.tolist()
 
     def _font_names(self) -> list[str]:

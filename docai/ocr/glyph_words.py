@@ -108,7 +108,7 @@ def _spaces(frame: Frame, gap: Floats, hint: NDArray[np.uint8], first: Mask, mon
     """Where words part; `gap` without the letter spacing of each line."""
     if frame.angle % 90:  # the width of glyphs is not known there
         return ((hint > 0) | (gap > 1.0)) & ~first
-    least = np.choose(hint, (_SPACE_UNSEEN, _SPACE_GUESSED, _SPACE_DRAWN))
+    least = np.array((_SPACE_UNSEEN, _SPACE_GUESSED, _SPACE_DRAWN))[hint]
     least[mono & (hint != SPACE)] = _SPACE_MONO
     east = is_east_asian(frame.codes)
     if east.any():
@@ -126,7 +126,7 @@ def _on_grid(frame: Frame, space: Mask, hint: NDArray[np.uint8], first: Mask) ->
     count = np.add.reduceat(space, starts, dtype=np.int64)
     for i in np.flatnonzero((count * 4 > ends - starts) & (ends - starts >= 8)).tolist():
         steps = np.diff(frame.boxes[starts[i] : ends[i], 0])
-        usual = float(np.median(steps))
+        usual = _median(steps)
         if (np.abs(steps - usual) < 0.03 * usual).sum() * 10 >= 7 * len(steps):
             here = slice(starts[i] + 1, ends[i])
             space[here] = (steps > 1.3 * usual) | (space[here] & (hint[here] == SPACE))
@@ -152,7 +152,7 @@ def _letter_spacing(frame: Frame, gap: Floats, hint: NDArray[np.uint8], first: M
             found = _tracking(codes, gap[inner], hint[inner])
             found += max(0.0, 0.4 * found - 0.12)
         else:
-            found = float(np.median(gap[inner][gap[inner] < 0.3]))
+            found = _median(gap[inner][gap[inner] < 0.3])
         spacing[starts[i] : ends[i]] = found
     before = np.concatenate(([0.0], spacing[:-1]))  # a glyph's box or spacing reaches to the next one
     before[first] = 0.0
@@ -162,7 +162,7 @@ def _letter_spacing(frame: Frame, gap: Floats, hint: NDArray[np.uint8], first: M
 def _tracking(codes: NDArray[np.uint32], gaps: Floats, hints: NDArray[np.uint8]) -> float:
     """How far apart the letters of a line stand throughout, in em, or 0."""
     letters = sum(chr(c).isalpha() for c in codes.tolist())
-    usual = float(np.median(gaps[gaps < 1.0])) if (gaps < 1.0).any() else 0.0
+    usual = _median(gaps[gaps < 1.0]) if (gaps < 1.0).any() else 0.0
     alike = np.abs(gaps - usual) < max(0.05, 0.15 * usual)
     spaced_out = letters * 5 >= 4 * len(codes) and alike.sum() * 10 >= 6 * len(gaps) and usual > _TRACKED
     typed = (hints[alike] == SPACE).sum() * 2 > alike.sum()  # letters parted by typed spaces, words by two or more
@@ -255,21 +255,45 @@ def _scripts(frame: Frame, starts: Ints) -> tuple[Floats, NDArray[np.int8]]:
     low, high = np.minimum.reduceat(sizes, starts), np.maximum.reduceat(sizes, starts)
     script = np.zeros(len(sizes), np.int8)
     ends = np.append(starts[1:], len(sizes))
-    for i in np.flatnonzero(low < 0.95 * high).tolist():
-        here = slice(int(starts[i]), int(ends[i]))
-        high[i] = _main_size(sizes[here])
-        plain = np.abs(sizes[here] - high[i]) < 0.1 * high[i]
-        off = (base[here] - np.median(base[here][plain])) / high[i]
-        small = sizes[here] < 0.88 * high[i]
-        script[here][small & (off < -0.1)] = _SUPERSCRIPT
-        script[here][small & (off > 0.06)] = _SUBSCRIPT
+    mixed = low < 0.95 * high
+    line = np.repeat(np.cumsum(mixed) - 1, ends - starts)
+    rows = np.flatnonzero(np.repeat(mixed, ends - starts))
+    if len(rows):
+        line, sizes, base = line[rows], sizes[rows], base[rows]
+        high[mixed] = _main_sizes(sizes, line)
+        main = high[mixed][line]
+        plain = np.abs(sizes - main) < 0.1 * main
+        off = (base - _medians(base[plain], line[plain], int(mixed.sum()))[line]) / main
+        small = sizes < 0.88 * main
+        script[rows[small & (off < -0.1)]] = _SUPERSCRIPT
+        script[rows[small & (off > 0.06)]] = _SUBSCRIPT
     return high, script
 
 
-def _main_size(sizes: Floats) -> float:
-    """The size that most glyphs have; of two equally frequent ones the larger."""
-    values, counts = np.unique(np.round(sizes, 1), return_counts=True)
-    return float(max(zip(counts.tolist(), values.tolist(), strict=True))[1])
+def _main_sizes(sizes: Floats, line: Ints) -> Floats:
+    """The size that most glyphs of each line have; of two equally frequent ones the larger."""
+    tenths = np.rint(sizes * 10).astype(np.int64)
+    kinds, counts = np.unique(line << 32 | tenths, return_counts=True)
+    order = np.lexsort((kinds, counts, kinds >> 32))
+    most = kinds[order][np.flatnonzero(np.diff(kinds[order] >> 32, append=-1))]  # the last of each line
+    main: Floats = (most & 0xFFFFFFFF) / 10
+    return main
+
+
+def _medians(values: Floats, group: Ints, count: int) -> Floats:
+    """The median of each of `count` groups; nan of one without values."""
+    ordered = np.append(values[np.lexsort((values, group))], np.nan)
+    size = np.bincount(group, minlength=count)
+    start = np.cumsum(size) - size
+    medians: Floats = (ordered[start + (size - 1) // 2] + ordered[start + size // 2]) / 2
+    medians[size == 0] = np.nan
+    return medians
+
+
+def _median(values: Floats) -> float:
+    """np.median of few values, which takes longer to look at its arguments than to answer."""
+    ordered = np.sort(values)
+    return float(ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
 def font_bits(frame: Frame, fonts: Sequence[Font]) -> Ints:
@@ -280,11 +304,14 @@ def font_bits(frame: Frame, fonts: Sequence[Font]) -> Ints:
 
 def _styles(bits: Ints, script: NDArray[np.int8], words: Ints) -> Ints:
     """Style bits of each word: those of most of its glyphs."""
-    styles: Ints = np.choose(script[words], (0, RAISED, LOWERED)).astype(np.int64)
-    if not bits.any():
-        return styles
+    styles: Ints = np.array((0, RAISED, LOWERED), np.int64)[script[words]]
     size = np.diff(np.append(words, len(bits)))
-    for bit in (BOLD, ITALIC, MONO):
-        share = np.add.reduceat((bits & bit) > 0, words, dtype=np.int64)
-        styles[share * 2 > size] |= bit
+    for bit, count in counts_of(bits, words):
+        styles[count * 2 > size] |= bit
     return styles
+
+
+def counts_of(bits: Ints, starts: Ints) -> list[tuple[int, Ints]]:
+    """Of the style bits that occur: how many glyphs have it, from each of `starts` to the next."""
+    seen = int(np.bitwise_or.reduce(bits))
+    return [(b, np.add.reduceat((bits & b) > 0, starts, dtype=np.int64)) for b in (BOLD, ITALIC, MONO) if seen & b]
