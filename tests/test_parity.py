@@ -94,9 +94,8 @@ def close(ours: mx.array, expected: np.ndarray) -> None:
 
 @pytest.mark.parametrize(("name", "variant"), [(n, v) for n, v in variants() if "tensors" in changes(n, v)])
 def test_exports_have_the_names_and_shapes_of_mlx_vlm(name: str, variant: str) -> None:
-    assert {key: list(value.shape) for key, value in weights_of(name, variant).items()} == changes(name, variant)[
-        "tensors"
-    ]
+    shapes = {key: list(value.shape) for key, value in weights_of(name, variant).items()}
+    assert shapes == changes(name, variant)["tensors"]
 
 
 def test_features_are_the_reference_s(case: Case) -> None:

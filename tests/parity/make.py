@@ -208,9 +208,9 @@ def ask_mlx_vlm(recipe: Recipe, name: str) -> tuple[dict[str, Any], dict[str, li
 def mlx_vlm_model(name: str, config: Mapping[str, Any]) -> Any:
     from mlx_vlm.utils import update_module_configs
 
-    module, config = import_module(f"mlx_vlm.models.{name}"), deepcopy({"model_type": name, **config})  # mlx-vlm writes into it
-    made = update_module_configs(module.ModelConfig.from_dict(config), module, config, ["text", "vision"])
-    return module.Model(made)
+    module = import_module(f"mlx_vlm.models.{name}")
+    said = deepcopy({"model_type": name, **config})  # mlx-vlm writes into it
+    return module.Model(update_module_configs(module.ModelConfig.from_dict(said), module, said, ["text", "vision"]))
 
 
 def shapes_of(model: Any) -> dict[str, list[int]]:
@@ -223,7 +223,7 @@ def shapes_of(model: Any) -> dict[str, list[int]]:
 def variant(said: Variant, config: Mapping[str, Any]) -> dict[str, Any]:
     """A variant as a case keeps it, with the names and shapes that mlx-vlm gives it."""
     out = asdict(said)
-    return out | {"tensors": shapes_of(mlx_vlm_model(said.mlx, config))} if said.mlx else out
+    return out | {"tensors": shapes_of(mlx_vlm_model(said.mlx, said.config or config))} if said.mlx else out
 
 
 ORACLES = {"transformers": ask_transformers, "mlx_vlm": ask_mlx_vlm}

@@ -191,11 +191,41 @@ def fixed_recipe(
     return Recipe(name, oracle, config, tokens, images, feed, norm_offset, variants, seed)
 
 
-def mlx_variant(model: str, copies: Mapping[str, str] | None = None) -> Variant:
-    return Variant(PUBLISHED, copies=copies or {}, channels_last=True, mlx=model)
+def mlx_variant(model: str, config: Mapping[str, Any] | None = None, *, copied_head: bool = False) -> Variant:
+    copies = {"language_model.lm_head.weight": "language_model.model.embed_tokens.weight"} if copied_head else {}
+    return Variant(PUBLISHED, config, copies, channels_last=True, mlx=model)
 
 
 LLAMA_TEXT = {**TEXT, "model_type": "llama", "head_dim": 8, "rms_norm_eps": 1e-5}
+# Pictures of 10 x 50 and 40 x 30 pixels, as tiles of 16: 2 x 8 of 4 x 8 patches are of the first, 8 x 6 of 8 x 8 of
+# the second.
+WIDE = Image((3, 16, 16, 3), 34, extra={"size": [10, 50], "tiles": [1, 2], "crop": [1, 0, 2, 8]})
+TALL = Image((5, 16, 16, 3), 72, extra={"size": [40, 30], "tiles": [2, 2], "crop": [0, 1, 8, 6]})
+TILED_PROMPT = (5, 6, *(95,) * 34, 7, 8, *(95,) * 72, 9, 10, 11)
+GEMMA_3_ROPE = {
+    "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0},
+}
+GEMMA_3_TEXT = {**GEMMA, "model_type": "gemma3_text", "num_hidden_layers": 6, "rope_parameters": GEMMA_3_ROPE}
+# Configs as the first files on the hub have them: what a class knows is left out.
+GEMMA_3 = {
+    "model_type": "gemma3", "image_token_index": 95, "mm_tokens_per_image": 4, "boi_token_index": 93,
+    "eoi_token_index": 94, "vision_config": SIGLIP_VIT,
+    "text_config": {
+        "model_type": "gemma3_text", "vocab_size": 100, "hidden_size": 32, "intermediate_size": 48,
+        "num_hidden_layers": 6, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+        "query_pre_attn_scalar": 24, "sliding_window": 6, "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+    },
+}  # fmt: skip
+# mlx-vlm reads the number of tokens in the text's part
+GEMMA_3_MLX = {**GEMMA_3, "text_config": {**GEMMA_3["text_config"], "mm_tokens_per_image": 4}}
+PALIGEMMA = {
+    "model_type": "paligemma", "image_token_index": 95, "projection_dim": 32, "vision_config": SIGLIP_VIT,
+    "text_config": {
+        "model_type": "gemma", "vocab_size": 100, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "hidden_act": "gelu",
+    },
+}  # fmt: skip
 FIXED = (
     fixed_recipe(
         "llava", "Llava", LLAMA_TEXT, CLIP_VIT, TWO_PICTURES, (PICTURE,) * 2, "pictures", mlx=mlx_variant("llava"),
@@ -210,6 +240,29 @@ FIXED = (
         {**{k: v for k, v in TEXT.items() if k != "head_dim"}, "model_type": "qwen2", "tie_word_embeddings": True},
         SIGLIP_VIT, TWO_PICTURES, (PICTURE,) * 2, "pictures", vision_feature_layer=-1,
         vision_feature_select_strategy="full",
+    ),
+    fixed_recipe(
+        "llava_next", "LlavaNext", {**LLAMA_TEXT, "model_type": "mistral", "sliding_window": None},
+        {**CLIP_VIT, "image_size": 16}, TILED_PROMPT, (WIDE, TALL), "tiles", mlx=mlx_variant("llava_next"),
+        image_grid_pinpoints=[[16, 32], [32, 16], [32, 32]],
+    ),
+    fixed_recipe(
+        "paligemma", "PaliGemma",
+        {**TEXT, "model_type": "gemma", "head_dim": 8, "tie_word_embeddings": True}, SIGLIP_VIT,
+        (*(95,) * 16, *WORDS), (PICTURE,), "prefix", mlx=mlx_variant("paligemma"), norm_offset=True,
+        projection_dim=32, vocab_size=100, hidden_size=32, published=PALIGEMMA,
+    ),
+    fixed_recipe(
+        "paligemma2", "PaliGemma",
+        {**GEMMA, "model_type": "gemma2", "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}, SIGLIP_VIT,
+        (*(95,) * 32, *WORDS), (PICTURE,) * 2, "prefix", mlx=mlx_variant("paligemma"), norm_offset=True,
+        projection_dim=32, vocab_size=100, hidden_size=32,
+    ),
+    fixed_recipe(
+        "gemma3", "Gemma3", GEMMA_3_TEXT, SIGLIP_VIT,
+        (5, 6, 93, *(95,) * 4, 94, 7, 8, 93, *(95,) * 4, 94, *WORDS), (Image((1, 18, 18, 3), 4),) * 2, "marked",
+        mlx=mlx_variant("gemma3", GEMMA_3_MLX, copied_head=True), published=GEMMA_3, norm_offset=True,
+        mm_tokens_per_image=4, boi_token_index=93, eoi_token_index=94,
     ),
 )  # fmt: skip
 
