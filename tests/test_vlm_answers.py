@@ -18,7 +18,7 @@ from docai.vlm.request import Generation, GenerationOptions, Timings, Usage  # n
 from docai.vlm.structured import Grammar, Vocabulary  # noqa: E402
 from docai.vlm.thinking import Thinking, ThinkingMarks, thinking_marks  # noqa: E402
 from docai.vlm.tokenizer import Tokenizer  # noqa: E402
-from tests.test_vlm_stream import byte_level  # noqa: E402
+from tests.tiny_checkpoint import byte_level  # noqa: E402
 
 MARKS = ThinkingMarks(1, 2)
 

@@ -14,24 +14,7 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from docai.vlm.stop import StopStrings
 from docai.vlm.stream import Detokenizer, Pieces
 from docai.vlm.tokenizer import Tokenizer
-
-TEXTS = (
-    "Hello world, hello  twice.\n\n| a | b |\n|---|---|\n",
-    "Größe: 3,5 µm – naïve façade “quoted” …",
-    "東京都の人口は約1400万人です。한국어 텍스트 ไทย",
-    "👩‍👩‍👧‍👦 family, 🇩🇪 flag, 𝒳 ∈ ℝ",
-    " leading and trailing ",
-)
-
-
-def byte_level() -> tokenizers.Tokenizer:
-    """As in Qwen and Llama 3, with few merges, so that characters fall into several tokens."""
-    made = tokenizers.Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    made.train_from_iterator(TEXTS, trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, show_progress=False))
-    return made
+from tests.tiny_checkpoint import TEXTS, byte_level
 
 
 def byte_fallback(*, strip: bool) -> tokenizers.Tokenizer:

@@ -16,6 +16,7 @@ import numpy as np
 
 from docai.errors import LimitExceeded
 from docai.nn.cache import Cache, FullCache, RotatingCache
+from docai.nn.rope import LongScaling
 from docai.preprocess.inputs import ImageInput
 from docai.vlm.answer import Answer
 from docai.vlm.connector import ImageFeatures
@@ -248,33 +249,26 @@ class PromptReader:
 
     def read(self, caches: Sequence[Cache], start: int, clock: Clock) -> mx.array:
         """Take in the tokens from `start` on, those before being in the caches: the scores (1, V) after the last."""
-        request, network, ends = self._request, self._network, self.layout.ends
-        features = self._features(start)
+        ids, network, ends = self._request.ids, self._network, self.layout.ends
+        done = sum(span.start < start for span in self.layout.images)
+        features = [image.features() for image in self._request.images[done:]]
         clock.images_done()
-        prompt = network.prompt(request.ids, [image.input for image in request.images], features)
-        self.shift = prompt.shift
+        positions, self.shift = network.positions(ids, [image.input for image in self._request.images])
+        left = None if positions is None else positions[:, start:]
+        prompt = network.prompt(ids[start:], features, left, self.shift, end=len(ids))
         hidden = prompt.embeddings
         for begin, end in zip((0, *ends), ends, strict=False):
             if end <= start:
                 continue
-            if end == len(prompt):
+            if end == len(ids):
                 self.mark = Mark.of(begin, caches) if begin else None
-            hidden = network.prefill(prompt.part(begin, end), caches)
-            if end < len(prompt):
+            hidden = network.prefill(prompt.part(begin - start, end - start), caches)
+            if end < len(ids):
                 mx.eval([cache.state for cache in caches])
         logits = network.decoder.logits(hidden[:, -1])
         mx.eval(logits)
         clock.prompt_done()
         return logits
-
-    def _features(self, start: int) -> list[ImageFeatures]:
-        """The features of each image; zeros for those before `start`, which nothing reads any more."""
-        done = sum(span.start < start for span in self.layout.images)
-        features = [image.features() for image in self._request.images[done:]]
-        dims, inner = self._network.spec.decoder.dims, len(features[0].deepstack) if features else 0
-        sizes = (image.input.tokens for image in self._request.images[:done])
-        unread = [mx.zeros((tokens, dims)) for tokens in sizes]
-        return [*(ImageFeatures(rows, (rows,) * inner) for rows in unread), *features]
 
 
 def new_caches(network: Network, options: GenerationOptions) -> list[Cache]:
@@ -287,8 +281,8 @@ def new_caches(network: Network, options: GenerationOptions) -> list[Cache]:
 def cache_kind(network: Network, request: Request) -> Hashable:
     """What has to be equal for one request to go on with another's caches."""
     ropes = {layer.attention.rope for layer in network.spec.decoder.layers}
-    scalings = {rope.scaling for rope in ropes if rope is not None and rope.scaling is not None}
-    turned = tuple(sorted(len(request.ids) > scaling.context for scaling in scalings))  # LongRoPE turns on the length
+    scalings = {rope.scaling for rope in ropes if rope is not None}
+    turned = any(len(request.ids) > s.context for s in scalings if isinstance(s, LongScaling))
     return request.options.kv_bits, request.options.kv_window, turned
 
 

@@ -68,13 +68,18 @@ class GenerationOptions(Sampling):
         "auto", "Ask a model that can think first to do so, or not to.", choices=("auto", "on", "off")
     )
     thinking_budget: int | None = option(None, "Most tokens of thinking; then the answer is begun.", least=0)
+    special_tokens: bool = option(False, "Keep the model's special tokens in the text.")
     loop_guard: bool = option(True, "End an answer that only repeats itself.")
     json_schema: str | Mapping[str, Any] | None = option(
         None, "Answer in JSON that follows this schema: a file, or the schema itself."
     )
     kv_bits: int | None = option(None, "Keep the context rounded to 4 or 8 bits, to save memory.")
     kv_window: int | None = option(None, "Keep only this many tokens of the context, forgetting the oldest.", least=16)
-    prefill_step: int = option(2048, "Most tokens of the prompt that are read at once; less saves memory.", least=16)
+    prefill_step: int | None = option(
+        None,
+        "Most tokens of the prompt read at once; less saves memory. Default: 2048 on a GPU, 512 on a CPU.",
+        least=16,
+    )
 
     def __post_init__(self) -> None:
         check(self)

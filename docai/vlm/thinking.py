@@ -59,6 +59,11 @@ class Thinking:
         return False
 
     @property
+    def opening(self) -> int | None:
+        """The token with which thinking may begin."""
+        return None if self._marks is None else self._marks.start
+
+    @property
     def budgeted(self) -> bool:
         """Whether a token may have to be forced, so that each has to be known before the next is chosen."""
         return self._marks is not None and self._budget is not None

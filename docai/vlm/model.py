@@ -1,0 +1,203 @@
+"""A model that answers: a checkpoint's network, tokenizer, prompt and image processor, and caches for its requests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from docai.checkpoint.checkpoint import Checkpoint
+from docai.checkpoint.hub import open_checkpoint
+from docai.errors import UsageError
+from docai.preprocess.inputs import ImageInput, ImageProcessor
+from docai.vlm.connector import ImageFeatures
+from docai.vlm.families import Family
+from docai.vlm.features import CacheCounts, FeatureCache
+from docai.vlm.generate import Request, RequestImage, Runtime, Stream
+from docai.vlm.images import preprocessor_config
+from docai.vlm.loading import load_network, resolve
+from docai.vlm.network import Network
+from docai.vlm.pictures import Picture, PictureLike, picture_of
+from docai.vlm.prefix import PrefixStore
+from docai.vlm.prompt import Message, encode, render
+from docai.vlm.request import Generation, GenerationOptions
+from docai.vlm.stream import Pieces
+from docai.vlm.structured import Grammar, Vocabulary
+from docai.vlm.thinking import thinking_marks
+from docai.vlm.tokenizer import Tokenizer
+
+
+class Model:
+    """Answers prompts with images. Requests share its weights and caches; nothing else of them stays here."""
+
+    def __init__(
+        self,
+        name: str,
+        network: Network,
+        family: Family,
+        tokenizer: Tokenizer,
+        processor: ImageProcessor | None,
+        *,
+        feature_cache: int = 20,
+        prefix_cache: int = 1,
+    ) -> None:
+        self.name, self.network, self.family, self.tokenizer = name, network, family, tokenizer
+        self._processor = processor
+        self._features: FeatureCache[tuple[ImageInput, ImageFeatures]] = FeatureCache(feature_cache)
+        self._runtime = Runtime(network, Pieces(tokenizer), thinking_marks(tokenizer), PrefixStore(prefix_cache))
+        self._vocabulary: Vocabulary | None = None
+
+    @property
+    def sees(self) -> bool:
+        """Whether it takes images."""
+        return self._processor is not None
+
+    @property
+    def thinks(self) -> bool:
+        """Whether it can think before it answers."""
+        return self._runtime.marks is not None
+
+    @property
+    def context(self) -> int:
+        """The longest prompt and answer together, in tokens."""
+        return self._runtime.context
+
+    @property
+    def feature_counts(self) -> CacheCounts:
+        """Hits, misses and evictions of the feature cache."""
+        return self._features.counts
+
+    def clear(self) -> None:
+        """Forget all features and prompts."""
+        self._features.clear()
+        self._runtime.prefixes.clear()
+        mx.clear_cache()
+
+    def generate(
+        self,
+        prompt: str | Sequence[Message],
+        images: Sequence[PictureLike] = (),
+        *,
+        template: bool = True,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        **options: Any,
+    ) -> Generation:
+        """The whole answer; see `stream`."""
+        return self.stream(prompt, images, template=template, tools=tools, **options).whole()
+
+    def stream(
+        self,
+        prompt: str | Sequence[Message],
+        images: Sequence[PictureLike] = (),
+        *,
+        template: bool = True,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        **options: Any,
+    ) -> Stream:
+        """The answer to a prompt or a conversation, piece by piece.
+
+        `images` stand before a prompt; in a conversation, where its content has parts `{"type": "image"}`, in order.
+        `template=False` leaves the chat template out. Other options are those of `GenerationOptions`. Raises a
+        DocaiError for images that cannot be read or taken, and a prompt that is too long.
+        """
+        started = time.perf_counter()
+        chosen = GenerationOptions(**options)
+        messages = as_messages(prompt, len(images))
+        if images and not self.sees:
+            raise UsageError(f"model {self.name} was loaded without a vision tower (text-only checkpoint)")
+        taken = [self._image(picture_of(image)) for image in images]
+        text = render(messages, self.tokenizer, self.family.prompt, template=template, tools=tools, **_thinking(chosen))
+        ids = encode(text, [image.input for image in taken], self.tokenizer, self.family.prompt)
+        return self._runtime.stream(Request(ids, taken, chosen, self._grammar(chosen)), started=started)
+
+    def _image(self, picture: Picture) -> RequestImage:
+        """A picture of a request: what the cache has of it, or what the processor makes of it."""
+        known = self._features.get(picture.key)
+        if known is not None:
+            seen, features = known
+            return RequestImage(picture.key, seen, lambda: features, cached=True)
+        assert self._processor is not None
+        taken = self._processor(picture.load())
+        return RequestImage(picture.key, taken, self._encoder(picture, taken))
+
+    def _encoder(self, picture: Picture, taken: ImageInput) -> Callable[[], ImageFeatures]:
+        def encoded() -> ImageFeatures:
+            (features,) = self.network.encode([taken])
+            mx.eval(features.rows, *features.deepstack)
+            shape_only = np.broadcast_to(np.float32(0), taken.pixels.shape)  # takes no memory
+            self._features.put(picture.key, (replace(taken, pixels=shape_only), features))
+            return features
+
+        return encoded
+
+    def _grammar(self, options: GenerationOptions) -> Grammar | None:
+        schema = options.schema()
+        if schema is None:
+            return None
+        if self._vocabulary is None:
+            self._vocabulary = Vocabulary(self.tokenizer)
+        return Grammar(self._vocabulary, schema)
+
+
+def as_messages(prompt: str | Sequence[Message], images: int) -> Sequence[Message]:
+    """A prompt as a conversation of one turn, its images first."""
+    if not isinstance(prompt, str):
+        return prompt
+    if not images:
+        return [{"role": "user", "content": prompt}]
+    parts = [*({"type": "image"} for _ in range(images)), {"type": "text", "text": prompt}]
+    return [{"role": "user", "content": parts}]
+
+
+def _thinking(options: GenerationOptions) -> dict[str, Any]:
+    """What chat templates call it to have a model think, or not."""
+    if options.thinking == "auto":
+        return {}
+    return dict.fromkeys(("enable_thinking", "thinking"), options.thinking == "on")
+
+
+def open_model(
+    name: str,
+    *,
+    dtype: str | None = None,
+    revision: str | None = None,
+    offline: bool = False,
+    feature_cache: int = 20,
+    prefix_cache: int = 1,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Model:
+    """The model of a folder, a repo id or a short name; see `docai.tasks.load.load`."""
+    checkpoint = open_checkpoint(name, revision=revision, offline=offline)
+    return model_of(
+        checkpoint, dtype=dtype, feature_cache=feature_cache, prefix_cache=prefix_cache, on_progress=on_progress
+    )
+
+
+def model_of(
+    checkpoint: Checkpoint,
+    *,
+    dtype: str | None = None,
+    feature_cache: int = 20,
+    prefix_cache: int = 1,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Model:
+    """The model of a checkpoint. Raises CheckpointError or LimitExceeded."""
+    family, spec = resolve(checkpoint)
+    network = load_network(checkpoint, dtype=dtype, on_progress=on_progress)
+    processor = None
+    if spec.vision is not None and family.images is not None:
+        processor = family.images(preprocessor_config(checkpoint), checkpoint.config)
+    tokenizer = Tokenizer.from_checkpoint(checkpoint)
+    return Model(
+        checkpoint.name,
+        network,
+        family,
+        tokenizer,
+        processor,
+        feature_cache=feature_cache,
+        prefix_cache=prefix_cache,
+    )

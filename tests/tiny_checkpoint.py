@@ -1,0 +1,99 @@
+"""Tiny random checkpoints as they lie on disk: config, weights, tokenizer, template. What they answer is noise, always
+the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from safetensors.numpy import save_file
+from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
+
+from tests.parity.recipes import QWEN_2_VISION, mrope
+from tests.parity.weights import tensors
+
+TEXTS = (
+    "Hello world, hello  twice.\n\n| a | b |\n|---|---|\n",
+    "Größe: 3,5 µm – naïve façade “quoted” …",
+    "東京都の人口は約1400万人です。한국어 텍스트 ไทย",
+    "👩‍👩‍👧‍👦 family, 🇩🇪 flag, 𝒳 ∈ ℝ",
+    " leading and trailing ",
+)
+SPECIAL = ("<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
+THINK = ("<think>", "</think>")
+TEMPLATE = """\
+{% for message in messages %}<|im_start|>{{ message.role }}
+{% if message.content is string %}{{ message.content }}{% else %}{% for part in message.content %}\
+{% if part.type == 'image' %}<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ part.text }}{% endif %}\
+{% endfor %}{% endif %}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% if enable_thinking %}<think>
+{% endif %}{% endif %}"""
+VOCABULARY = 320
+TEXT: dict[str, Any] = {
+    "vocab_size": VOCABULARY, "hidden_size": 64, "intermediate_size": 48, "num_hidden_layers": 2, "rms_norm_eps": 1e-6,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 4096, "tie_word_embeddings": False,
+}  # fmt: skip
+
+
+def byte_level() -> tokenizers.Tokenizer:
+    """As in Qwen and Llama 3, with few merges, so that characters fall into several tokens."""
+    made = tokenizers.Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    made.train_from_iterator(TEXTS, trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, show_progress=False))
+    return made
+
+
+def tiny_llama(folder: Path, **config: Any) -> Path:
+    """A text model in `folder`."""
+    return _written(folder, {"model_type": "llama", **TEXT, **config}, _tokenizer())
+
+
+def tiny_qwen2_vl(folder: Path, *, text_only: bool = False, **config: Any) -> Path:
+    """A model that sees; `text_only`: without its tower."""
+    backend = _tokenizer()
+    ids = {
+        "image_token_id": backend.token_to_id("<|image_pad|>"),
+        "video_token_id": backend.token_to_id("<|video_pad|>"),
+    }
+    vision = None if text_only else QWEN_2_VISION
+    whole = {
+        "model_type": "qwen2_vl",
+        **TEXT,
+        "rope_parameters": mrope(2, 3, 3),
+        "vision_config": vision,
+        **ids,
+        **config,
+    }
+    prepare = {"patch_size": 4, "merge_size": 2, "temporal_patch_size": 2, "min_pixels": 256, "max_pixels": 128 * 128}
+    return _written(folder, whole, backend, {"preprocessor_config.json": prepare})
+
+
+def _tokenizer() -> tokenizers.Tokenizer:
+    backend = byte_level()
+    backend.add_special_tokens([AddedToken(name, special=True) for name in SPECIAL])
+    backend.add_tokens([AddedToken(name, special=False) for name in THINK])
+    return backend
+
+
+def _written(
+    folder: Path, config: dict[str, Any], backend: tokenizers.Tokenizer, more: Mapping[str, Any] | None = None
+) -> Path:
+    from docai.checkpoint.load import shapes_of
+    from docai.vlm.config import Config
+    from docai.vlm.families import family_of
+    from docai.vlm.network import Network
+
+    folder.mkdir(parents=True, exist_ok=True)
+    shapes = shapes_of(Network(family_of(config).spec(Config(config))))
+    save_file(tensors(shapes, 1), folder / "model.safetensors", metadata={"format": "docai"})
+    backend.save(str(folder / "tokenizer.json"))
+    said = {"eos_token": "<|im_end|>", "pad_token": "<|im_end|>", "chat_template": TEMPLATE}
+    for name, value in {"config.json": config, "tokenizer_config.json": said, **(more or {})}.items():
+        (folder / name).write_text(json.dumps(value))
+    return folder
