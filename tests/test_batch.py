@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from docai.batch.journal import Journal, PageStore, key_of
+from docai.batch.journal import Journal, key_of, page_store
 from docai.batch.outputs import targets, write_whole
 from docai.batch.runner import Summary, run_batch
 from docai.errors import ExitCode, OutputError
@@ -92,7 +92,7 @@ def test_finished_pages_are_kept_over_a_kill(tmp_path: Path) -> None:
     process.stderr.close()
     (store,) = (out / ".docai" / "pages").iterdir()
     time.sleep(1.5)  # the orphaned worker notices and ends
-    kept = len(PageStore(out / ".docai", store.stem).pages())
+    kept = len(page_store(out / ".docai", store.stem).pages())
     assert kept >= 20
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "Page number 399" in (out / "long.md").read_text()
@@ -134,12 +134,12 @@ def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
 def test_a_cut_line_of_the_journal_counts_as_not_there(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     for index in range(3):
-        PageStore(journal.folder, "key").keep(PageResult(Page(index, (10.0, 10.0), "pt", "x.pdf")))
-    store = PageStore(journal.folder, "key").path
+        page_store(journal.folder, "key").keep(PageResult(Page(index, (10.0, 10.0), "pt", "x.pdf")))
+    store = page_store(journal.folder, "key").path
     store.write_bytes(store.read_bytes()[:-20])
-    assert sorted(PageStore(journal.folder, "key").pages()) == [0, 1]
-    PageStore(journal.folder, "key").keep(PageResult(Page(7, (10.0, 10.0), "pt", "x.pdf")))
-    assert sorted(PageStore(journal.folder, "key").pages()) == [0, 1, 7]
+    assert sorted(page_store(journal.folder, "key").pages()) == [0, 1]
+    page_store(journal.folder, "key").keep(PageResult(Page(7, (10.0, 10.0), "pt", "x.pdf")))
+    assert sorted(page_store(journal.folder, "key").pages()) == [0, 1, 7]
     (tmp_path / "a.md").write_text("text")
     journal.finish("key", {"a.md": 4})
     journal.close()

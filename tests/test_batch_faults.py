@@ -13,7 +13,7 @@ import pytest
 
 from docai.batch import journal as journal_module
 from docai.batch import process
-from docai.batch.journal import Journal, PageStore
+from docai.batch.journal import Journal, page_store
 from docai.batch.process import Worker
 from docai.batch.runner import Summary, run_batch
 from docai.batch.work import Done, Job, run_job
@@ -224,14 +224,14 @@ def page(index: int, status: Status = Status.OK) -> PageResult:
 def test_a_garbled_line_counts_as_not_there(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     for index in range(3):
-        PageStore(journal.folder, "key").keep(page(index))
-    store = PageStore(journal.folder, "key").path
+        page_store(journal.folder, "key").keep(page(index))
+    store = page_store(journal.folder, "key").path
     data = store.read_bytes()
     at = data.index(b'"index":1')
     store.write_bytes(data[: at + 8] + b"7" + data[at + 9 :])  # still JSON, but not what was written
-    assert sorted(PageStore(journal.folder, "key").pages()) == [0, 2]
+    assert sorted(page_store(journal.folder, "key").pages()) == [0, 2]
     store.write_bytes(b"\x00\xff" * 3000 + data)
-    assert sorted(PageStore(journal.folder, "key").pages()) == [0, 1, 2]
+    assert sorted(page_store(journal.folder, "key").pages()) == [0, 1, 2]
     journal.close()
 
 
@@ -239,7 +239,7 @@ def test_pages_wait_for_the_disk_once_a_second(tmp_path: Path, monkeypatch: pyte
     journal, now, synced = Journal(tmp_path), [0.0], list[int]()
     monkeypatch.setattr(journal_module.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(journal_module.os, "fsync", lambda handle: synced.append(os.fstat(handle).st_size))
-    store = PageStore(journal.folder, "key")
+    store = page_store(journal.folder, "key")
     sizes = []
     for index, seconds in enumerate((0.0, 0.4, 0.9, 1.1, 1.5, 2.2)):
         now[0] = seconds
@@ -271,7 +271,7 @@ def test_a_journal_that_cannot_be_kept_says_so(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="cannot write to"):
         Journal(tmp_path)
     with pytest.raises(OutputError, match="journal"):
-        PageStore(tmp_path / "none", "key").keep(page(0))
+        page_store(tmp_path / "none", "key").keep(page(0))
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,12 @@ from docai.cli import run as run_module
 from docai.cli.app import main
 from docai.cli.options import settings
 from docai.cli.run import _BEFORE
-from docai.errors import ExitCode, UsageError
+from docai.errors import ExitCode, InputError, UsageError
 from docai.export.formats import FORMATS
+from docai.render.document import Source
+from docai.tasks.ocr import PageReader
 from docai.tasks.options import OutputOptions
+from docai.types import Page, PageResult
 from tests.conftest import make_pdf
 
 DOCAI = [sys.executable, "-m", "docai"]
@@ -128,6 +131,47 @@ def test_signals_end_a_run_and_keep_its_journal(tmp_path: Path, number: signal.S
     assert "Traceback" not in rest
     assert len(list((tmp_path / "out" / ".docai" / "pages").iterdir())) == 1
     Journal(tmp_path / "out").close()  # nobody holds it any more
+
+
+def test_a_long_document_goes_on_where_it_was_interrupted(pdfs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopping(self: PageReader, source: Source, index: int, layout: object = None) -> PageResult:
+        if index == 7 and len(read) == 7:
+            raise KeyboardInterrupt
+        read.append(index)
+        return whole(self, source, index)
+
+    pages = [f"BT /F 12 Tf 20 160 Td (Page number {n}) Tj ET" for n in range(1, 13)]
+    Path("in/long.pdf").write_bytes(make_pdf(pages))
+    read, whole = list[int](), PageReader.result
+    monkeypatch.setattr(PageReader, "result", stopping)
+    words = ("ocr", "in/long.pdf", "-o", "out/", "--format", "text,pdf", "--ocr", "never")
+    assert run(*words) == ExitCode.INTERRUPTED
+    assert [path.suffix for path in Path("out").iterdir()] == [".docai"]
+    assert run("ocr", "in/a.pdf", "-o", "out/") == ExitCode.OK  # has its own
+    read.clear()
+    assert run(*words) == ExitCode.OK
+    assert read == [7, 8, 9, 10, 11]
+    assert Path("out/long.txt").read_text().split("\n\n")[::11] == ["Page number 1", "Page number 12\n"]
+    assert sorted(path.name for path in Path("out").iterdir()) == ["a.md", "long.ocr.pdf", "long.txt"]
+
+
+def test_pages_of_a_long_document_that_failed_are_read_again(pdfs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(source: Source, index: int) -> Page:
+        asked.append(index)
+        if index == 3:
+            raise InputError("out of order")
+        return whole(source, index)
+
+    Path("in/long.pdf").write_bytes(make_pdf(["BT /F 12 Tf 20 160 Td (Text) Tj ET"] * 10))
+    asked, whole = list[int](), Source.page
+    monkeypatch.setattr(Source, "page", failing)
+    words = ("ocr", "in/long.pdf", "-o", "out/", "--format", "text", "--ocr", "never")
+    assert run(*words) == ExitCode.PARTIAL
+    monkeypatch.setattr(Source, "page", lambda source, index: (asked.append(index), whole(source, index))[1])
+    asked.clear()
+    assert run(*words) == ExitCode.OK
+    assert 3 in asked
+    assert [path.name for path in Path("out").iterdir()] == ["long.txt"]
 
 
 def test_a_held_folder_is_told(pdfs: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -81,7 +81,12 @@ class Journal:
         with _said(self.folder):
             os.fsync(self._done.fileno())
         self._finished[key] = entry
-        PageStore(self.folder, key).drop()
+        page_store(self.folder, key).drop()
+
+
+def page_store(folder: Path, key: str) -> PageStore:
+    """What a journal keeps of a file under way."""
+    return PageStore(folder / "pages" / f"{key}.log")
 
 
 class PageStore:
@@ -90,8 +95,8 @@ class PageStore:
     Each outlives this program at once. It outlives a power cut, too, but for those of the last second.
     """
 
-    def __init__(self, folder: Path, key: str) -> None:
-        self.path = folder / "pages" / f"{key}.log"
+    def __init__(self, path: Path) -> None:
+        self.path = path
         self._synced = -_SYNC
 
     def pages(self) -> dict[int, PageResult]:

@@ -186,9 +186,8 @@ class _Run:
             return Row(file.name, "failed", 0, (str(error),), int(error.exit_code))
 
     def _read(self, file: InputFile, target: Target, worker: Worker) -> Row:
-        out = self.journal.folder.parent
-        shape = (replace(self.options, threads=None), self.export, self.formats, str(target.stem.relative_to(out)))
-        key = key_of(_digest(file, self.options.max_bytes), shape)
+        place = str(target.stem.relative_to(self.journal.folder.parent))
+        key = file_key(file, self.options, (self.export, self.formats, place))
         earlier = self.journal.finished(key)
         if earlier is not None:
             return _skipped(file, earlier)
@@ -226,6 +225,11 @@ def _largest_first(work: Work) -> Work:
             return 0
 
     return sorted(work, key=size, reverse=True)
+
+
+def file_key(file: InputFile, options: OcrOptions, more: object = None) -> str:
+    """A name for a file's content and all that shapes its pages, and `more`. Raises InputError."""
+    return key_of(_digest(file, options.max_bytes), (replace(options, threads=None), more))
 
 
 def _digest(file: InputFile, most: int | None) -> bytes:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from docai.batch.journal import PageStore
+from docai.batch.journal import page_store
 from docai.batch.outputs import Target, write_outputs
 from docai.errors import ExitCode, InternalError
 from docai.export.formats import ExportOptions
@@ -93,7 +93,7 @@ def run_job(job: Job, tell: Tell) -> Done | None:
 
 def _read(job: Job, source: Source, tell: Tell) -> list[PageResult] | None:
     """The results of all pages, those of the journal first; None where there are more than `job.most` to read."""
-    store = PageStore(Path(job.journal), job.key)
+    store = page_store(Path(job.journal), job.key)
     chosen = chosen_pages(source, job.options)
     results = {
         index: page

@@ -6,8 +6,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from docai.batch.journal import PageStore
 from docai.batch.outputs import Target, check_writable, spare_inputs, targets, write_outputs, write_whole
-from docai.batch.runner import Row, Summary, run_batch
+from docai.batch.runner import Row, Summary, file_key, run_batch
 from docai.batch.work import exit_code_of
 from docai.cli.inputs import files_of, given_layout, is_folder, names_many
 from docai.cli.output import is_terminal, put
@@ -20,9 +21,10 @@ from docai.render.document import Source, open_document
 from docai.render.inputs import InputFile, expand
 from docai.tasks.ocr import Layout, chosen_pages, finish, read_pages
 from docai.tasks.options import OcrOptions, OutputOptions
-from docai.types import Document, PageResult, Status
+from docai.types import Document, Status
 
 _BINARY = ("pdf", "png")
+_FEWEST_KEPT = 10  # pages of a document from which on the finished ones are kept: shorter ones are soon read again
 # Formats that several documents can be written in one after the other; what stands before each of them.
 _BEFORE = {
     "markdown": "<!-- file: {} -->\n\n",
@@ -101,8 +103,11 @@ def _one(
         if output.output == "-":
             document = _print(source, options, output, formats[0], layout, reporter)
         else:
-            document = _read(source, options, layout, reporter)
+            store = _store(file, source, options, target) if target is not None and layout is None else None
+            document = _read(source, options, layout, reporter, store=store)
             _write(document, source, target, output, formats)
+            if store is not None and document.outcome.status is not Status.FAILED:
+                store.drop()
     reporter.notes(source.name, source.notes)
     reporter.outcome(document)
     return _exit_code(document, strict=output.strict)
@@ -117,6 +122,13 @@ def _check_place(file: InputFile, target: Target | None, output: Path, formats: 
     if file.path is not None and output.resolve() == file.path.resolve():
         raise UsageError(f"{output} is the document itself; name another file with -o")
     check_writable(output.absolute().parent)
+
+
+def _store(file: InputFile, source: Source, options: OcrOptions, target: Target) -> PageStore | None:
+    """Where the finished pages of a document are kept until all of it is written; a rerun goes on with them."""
+    if file.path is None or len(chosen_pages(source, options)) < _FEWEST_KEPT:
+        return None
+    return PageStore(target.stem.with_name(f".{target.stem.name[:40]}.{file_key(file, options)[:12]}.docai"))
 
 
 def _write(
@@ -153,16 +165,27 @@ def _print(
 
 
 def _read(
-    source: Source, options: OcrOptions, layout: Layout | None, reporter: Reporter, *, stream: bool = False
+    source: Source,
+    options: OcrOptions,
+    layout: Layout | None,
+    reporter: Reporter,
+    *,
+    stream: bool = False,
+    store: PageStore | None = None,
 ) -> Document:
-    results: list[PageResult] = []
+    kept = store.pages().items() if store is not None else ()
+    results = {index: page for index, page in kept if page.outcome.status is not Status.FAILED}
     with reporter.pages(source.name, len(chosen_pages(source, options, layout))) as tell:
-        for page in read_pages(source, options, layout):
-            results.append(page)
+        for page in results.values():
+            tell(page)
+        for page in read_pages(source, options, layout, skip=frozenset(results)):
+            results[page.page.index] = page
+            if store is not None:
+                store.keep(page)
             if stream:
                 put(page_line(page))
             tell(page)
-    return finish(source, results, options)
+    return finish(source, results.values(), options)
 
 
 def _exit_code(document: Document, *, strict: bool) -> int:
