@@ -95,13 +95,15 @@ class Network(nn.Module):
         tokens are the last part of it. Raises UsageError where rows and image tokens differ in number.
         """
         ids = np.asarray(tokens, np.int32)
-        x = self.decoder.embedded(mx.array(ids[None]))
         places = self._image_places(ids)
+        known = ids.copy()
+        known[places] = 0  # an image token may lie beyond the table of embeddings (PaliGemma)
+        x = self.decoder.embedded(mx.array(known[None]))
         rows = sum(int(f.rows.shape[0]) for f in features)
         if rows != len(places):
             raise UsageError(f"the prompt has room for {len(places)} image tokens, but the images give {rows}")
         placed = None if positions is None else positions[:, None]
-        prompt = Prompt(x, placed, shift, self._blocks(ids, features), end=end or len(ids))
+        prompt = Prompt(x, placed, shift, self._blocks(places, len(ids)), end=end or len(ids))
         return self._merged(prompt, features, mx.array(places)) if rows else prompt
 
     def _merged(self, prompt: Prompt, features: Sequence[ImageFeatures], places: mx.array) -> Prompt:
@@ -126,15 +128,14 @@ class Network(nn.Module):
     def _image_places(self, ids: Ids) -> Ids:
         return np.flatnonzero(np.isin(ids, self.image_tokens)).astype(np.int32)
 
-    def _blocks(self, ids: Ids, features: Sequence[ImageFeatures]) -> mx.array | None:
-        """(1, L) the block of each token, 0 for none."""
+    def _blocks(self, places: Ids, length: int) -> mx.array | None:
+        """(1, L) the block of each token, 0 for none. Image tokens in a row are one: an image, or a crop of it."""
         if self._spec.image_mask == "prompt":
-            return mx.ones((1, len(ids)), mx.int32)
-        if self._spec.image_mask is None or not features:
+            return mx.ones((1, length), mx.int32)
+        if self._spec.image_mask is None or not len(places):
             return None
-        numbers = np.repeat(np.arange(1, len(features) + 1), [int(f.rows.shape[0]) for f in features])
-        blocks = np.zeros(len(ids), np.int32)
-        blocks[self._image_places(ids)] = numbers
+        blocks = np.zeros(length, np.int32)
+        blocks[places] = 1 + np.cumsum(np.diff(places, prepend=places[0]) > 1)
         return mx.array(blocks[None])
 
     def caches(self, *, bits: int | None = None) -> list[Cache]:
