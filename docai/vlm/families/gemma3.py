@@ -19,7 +19,7 @@ _TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}"
     "<start_of_turn>{{ 'model' if message.role == 'assistant' else 'user' }}\n"
     "{% for part in message.content %}{% if part.type == 'image' %}{{ image }}{% else %}{{ part.text }}{% endif %}"
-    "{% endfor %}<end_of_turn>\n{% endfor %}<start_of_turn>model\n"
+    "{% endfor %}<end_of_turn>\n{% endfor %}<start_of_turn>model{{ '\\n' }}"  # Jinja would drop a bare line break
 )
 
 

@@ -18,7 +18,7 @@ from docai.vlm.spec import ModelSpec
 # What was trained on: images, bos, one request, a line break. There are no turns.
 _REQUEST = (
     "{% for part in messages[-1].content if part.type == 'image' %}{{ image }}{% endfor %}{{ bos_token }}"
-    "{% for part in messages[-1].content if part.type != 'image' %}{{ part.text }}{% endfor %}\n"
+    "{% for part in messages[-1].content if part.type != 'image' %}{{ part.text }}{% endfor %}{{ '\\n' }}"
 )
 
 

@@ -31,6 +31,7 @@ _TURNS = (
     "<|im_start|>{{ message.role }}\n{% for part in message.content %}"
     "{% if part.type == 'image' %}{{ image }}{% else %}{{ part.text }}{% endif %}{% endfor %}<|im_end|>\n"
 )
+_ANSWER = "<|im_start|>assistant{{ '\\n' }}"  # Jinja would drop a bare line break
 
 
 def prompt_spec(*, system: bool) -> PromptSpec:
@@ -40,7 +41,7 @@ def prompt_spec(*, system: bool) -> PromptSpec:
         placeholder="<|image_pad|>",
         token="<|image_pad|>",
         image="<|vision_start|><|image_pad|><|vision_end|>",
-        template=f"{{% for message in messages %}}{first}{_TURNS}{{% endfor %}}<|im_start|>assistant\n",
+        template=f"{{% for message in messages %}}{first}{_TURNS}{{% endfor %}}{_ANSWER}",
     )
 
 

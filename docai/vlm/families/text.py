@@ -14,7 +14,8 @@ from docai.vlm.spec import ModelSpec
 # The turns of ChatML, for checkpoints without a chat template.
 _CHATML = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n"
-    "{% for part in message.content %}{{ part.text }}{% endfor %}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
+    "{% for part in message.content %}{{ part.text }}{% endfor %}<|im_end|>\n{% endfor %}"
+    "<|im_start|>assistant{{ '\\n' }}"  # Jinja would drop a bare line break
 )
 
 
