@@ -66,6 +66,8 @@ class Network(nn.Module):
 
     def fuse(self) -> None:
         """Join layers that share their input; done once, after the weights are loaded."""
+        if "vision" in self:
+            self.vision.fuse()
         self.decoder.fuse()
 
     def encode(self, images: Sequence[ImageInput]) -> list[ImageFeatures]:
@@ -75,7 +77,7 @@ class Network(nn.Module):
 
     def positions(self, tokens: Sequence[int], images: Sequence[ImageInput]) -> tuple[mx.array | None, int]:
         """Positions (axes, L) of a prompt's tokens and the shift of later ones; (None, 0) where they count up."""
-        if self._spec.mrope is None:
+        if self._spec.mrope is None or not images:
             return None, 0
         found = self._spec.mrope.positions(tokens, self.image_tokens, images)
         return mx.array(found.ids), found.delta
