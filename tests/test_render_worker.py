@@ -28,9 +28,10 @@ def pipe() -> tuple[int, int]:
 @pytest.mark.parametrize("array", [np.arange(12, dtype=np.float32).reshape(3, 4), np.zeros((0, 4), np.uint8)])
 def test_an_array_comes_through_whole(pipe: tuple[int, int], array: np.ndarray) -> None:
     described, part = wire.pack_array(array)
-    wire.send(pipe[1], {"array": described}, [part])
+    wire.send(pipe[1], {"array": described}, [b"odd", part])
     header, parts = wire.receive(pipe[0])
-    np.testing.assert_array_equal(wire.unpack_array(header["array"], parts[0]), array)
+    assert bytes(parts[0]) == b"odd"
+    np.testing.assert_array_equal(wire.unpack_array(header["array"], parts[1]), array)
 
 
 @pytest.mark.parametrize(
@@ -41,6 +42,7 @@ def test_an_array_comes_through_whole(pipe: tuple[int, int], array: np.ndarray) 
         (b"\xff\xff\xff\xff\x00\x00\x00\x00", wire.Malformed),
         (b"\x02\x00\x00\x00\x00\x00\x00\x00[]", wire.Malformed),
         (b"\x02\x00\x00\x00\x00\x00\x00\x00{{", wire.Malformed),
+        (b"\x02\x00\x00\x00\x01\x00\x00\x00" + b"\xff" * 8 + b"{}", wire.Malformed),
     ],
 )
 def test_what_is_no_message_is_refused(pipe: tuple[int, int], data: bytes, error: type[Exception]) -> None:

@@ -84,7 +84,7 @@ def _opener(kind: str) -> Any:
     return ImageFileSource
 
 
-def answer(documents: Documents, request: dict[str, Any], parts: list[bytearray]) -> tuple[dict[str, Any], list[Any]]:
+def answer(documents: Documents, request: dict[str, Any], parts: list[memoryview]) -> tuple[dict[str, Any], list[Any]]:
     """(header, parts) of the answer to one request."""
     number, index = request["document"], request.get("index", 0)
     match request["do"]:

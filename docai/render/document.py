@@ -142,7 +142,7 @@ class Source:
 
     def _ask(
         self, request: dict[str, Any], parts: wire.Parts = (), seconds: float | None = None
-    ) -> tuple[dict[str, Any], list[bytearray]]:
+    ) -> tuple[dict[str, Any], list[memoryview]]:
         index = request["index"]
         if not 0 <= index < self.page_count:
             raise IndexError(f"page {index} of {self.page_count}")

@@ -1,7 +1,7 @@
 """How a decoding process and its parent talk: a JSON header, then raw bytes.
 
-A message is two little-endian uint32 (header length, number of parts), the header as JSON, and for each part a uint64
-length and its bytes. Neither side evaluates what it receives: the child runs native code on untrusted files, and a
+A message is two little-endian uint32 (header length, number of parts), a uint64 length for each part, the header as
+JSON, and the parts. Neither side evaluates what it receives: the child runs native code on untrusted files, and a
 child that has been taken over can send wrong numbers but no objects.
 """
 
@@ -13,15 +13,15 @@ import select
 import struct
 import time
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 _HEAD = struct.Struct("<II")
-_LENGTH = struct.Struct("<Q")
 _MOST_HEADER = 64 << 20
-_MOST_PART = 2 << 30
+_MOST_BYTES = 2 << 30  # of all parts
 _CHUNK = 1 << 20
 _DTYPES = frozenset({"uint8", "uint32", "int16", "int32", "float32"})
 
@@ -46,13 +46,19 @@ def send(fd: int, header: dict[str, Any], parts: Parts = (), deadline: float | N
     Raises Closed where nobody reads, or TimedOut.
     """
     text = json.dumps(header).encode()
+    lengths = [len(part) for part in parts]
+    pieces = [_HEAD.pack(len(text), len(parts)), _lengths(len(parts)).pack(*lengths), text, *parts]
+    if sum(lengths) < _CHUNK:  # in one piece, so that the other side is woken once
+        pieces = [b"".join(pieces)]
     try:
-        _write(fd, _HEAD.pack(len(text), len(parts)) + text, deadline)
-        for part in parts:
-            _write(fd, _LENGTH.pack(len(part)), deadline)
-            _write(fd, part, deadline)
+        for piece in pieces:
+            _write(fd, piece, deadline)
     except BrokenPipeError as error:
         raise Closed from error
+
+
+def _lengths(count: int) -> struct.Struct:
+    return struct.Struct(f"<{count}Q")
 
 
 def _write(fd: int, data: bytes | memoryview, deadline: float | None) -> None:
@@ -68,25 +74,22 @@ def _wait(deadline: float, *, readable: Sequence[int] = (), writable: Sequence[i
         raise TimedOut
 
 
-def receive(fd: int, deadline: float | None = None) -> tuple[dict[str, Any], list[bytearray]]:
+def receive(fd: int, deadline: float | None = None) -> tuple[dict[str, Any], list[memoryview]]:
     """Read a message, until `deadline` (of time.monotonic). Raises Closed, TimedOut or Malformed."""
     length, count = _HEAD.unpack(_read(fd, _HEAD.size, deadline))
     if length > _MOST_HEADER or count > 64:
         raise Malformed(f"header of {length} bytes, {count} parts")
+    lengths = _lengths(count).unpack(_read(fd, 8 * count, deadline))
+    if sum(lengths) > _MOST_BYTES:
+        raise Malformed(f"parts of {sum(lengths)} bytes")
     try:
         header = json.loads(bytes(_read(fd, length, deadline)))
     except ValueError as error:
         raise Malformed(str(error)) from error
     if not isinstance(header, dict):
         raise Malformed("no header")
-    return header, [_part(fd, deadline) for _ in range(count)]
-
-
-def _part(fd: int, deadline: float | None) -> bytearray:
-    (length,) = _LENGTH.unpack(_read(fd, _LENGTH.size, deadline))
-    if length > _MOST_PART:
-        raise Malformed(f"part of {length} bytes")
-    return _read(fd, length, deadline)
+    data = memoryview(_read(fd, sum(lengths), deadline))
+    return header, [data[start:end] for start, end in pairwise(accumulate(lengths, initial=0))]
 
 
 def _read(fd: int, length: int, deadline: float | None) -> bytearray:
@@ -109,7 +112,7 @@ def pack_array(array: NDArray[Any]) -> tuple[dict[str, Any], memoryview]:
     return {"dtype": str(array.dtype), "shape": list(array.shape)}, part
 
 
-def unpack_array(said: dict[str, Any], part: bytearray) -> NDArray[Any]:
+def unpack_array(said: dict[str, Any], part: bytes | bytearray | memoryview) -> NDArray[Any]:
     """The array that a header describes. Raises Malformed where the bytes do not fit it."""
     try:
         dtype, shape = str(said["dtype"]), tuple(int(n) for n in said["shape"])

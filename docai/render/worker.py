@@ -37,7 +37,7 @@ class Worker:
 
     def call(
         self, request: dict[str, Any], parts: wire.Parts = (), *, seconds: float
-    ) -> tuple[dict[str, Any], list[bytearray]]:
+    ) -> tuple[dict[str, Any], list[memoryview]]:
         """Send a request and wait for its answer.
 
         Raises the error that the process reports, LimitExceeded where `seconds` pass, InputError where it crashes,
