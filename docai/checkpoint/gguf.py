@@ -51,8 +51,6 @@ class _Header:
 
 def read_gguf(path: Path, name: str) -> Checkpoint:
     """A GGUF file as a checkpoint: its metadata as config and tokenizer. Raises CheckpointError."""
-    from docai.checkpoint.vocab.gguf import from_gguf_fields
-
     header = _read_header(path)
     config = _config(path, header)
     tensors: dict[str, TensorInfo] = {}
@@ -75,8 +73,20 @@ def read_gguf(path: Path, name: str) -> Checkpoint:
         {"format": "gguf", "name": str(header.fields.get("general.name", ""))},
         QuantizationConfig(Quantization(32, 4), modules) if modules else None,
         rules=_rules(config),
-        made={**from_gguf_fields(header.fields), "config.json": json.dumps(config)},
+        made={**_tokenizer(path, header.fields), "config.json": json.dumps(config)},
     )
+
+
+def _tokenizer(path: Path, fields: dict[str, Any]) -> dict[str, str]:
+    """tokenizer.json and tokenizer_config.json as texts."""
+    from docai.checkpoint.vocab.gguf import from_gguf_fields
+
+    try:
+        return from_gguf_fields(fields)
+    except CheckpointError:
+        raise
+    except Exception as error:  # the library raises Exception itself
+        raise CheckpointError(f"{path}: the tokenizer of its metadata is corrupt: {error}") from error
 
 
 def _rules(config: Mapping[str, Any]) -> tuple[Rule, ...]:
