@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tokenizers import AddedToken, processors
+from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
 
+from docai.checkpoint.vocab.ends import surround
 from docai.checkpoint.vocab.files import Files, read_vocabulary
 from docai.errors import CheckpointError
 
@@ -47,13 +48,16 @@ class Tokenizer:
         """The tokenizer of a checkpoint, whichever kind of file it has. Raises CheckpointError."""
         config = checkpoint.json_file("tokenizer_config.json") or {}
         tokens_map = checkpoint.json_file("special_tokens_map.json") or {}
-        backend, named = read_vocabulary(checkpoint, config)
-        named |= _named(tokens_map) | _named(config)
+        vocabulary = read_vocabulary(checkpoint, config)
+        backend = vocabulary.tokenizer
+        named = {**vocabulary.named, **_named(tokens_map), **_named(config)}
         backend.no_truncation()  # tokenizer.json may keep what its training cut texts to
         backend.no_padding()
         _add_tokens(backend, _listed_tokens(checkpoint, config, tokens_map))
         _add_tokens(backend, (AddedToken(text, normalized=False, special=True) for text in named.values()))
-        _surround(backend, config, named)
+        if not vocabulary.complete:
+            before = named.get("bos_token") if config.get("add_bos_token", vocabulary.adds_bos) else None
+            surround(backend, before, named.get("eos_token") if config.get("add_eos_token") else None)
         templates = _templates(checkpoint, config)
         return cls(
             backend,
@@ -142,17 +146,6 @@ def _add_tokens(backend: Backend, tokens: Iterable[AddedToken]) -> None:
             backend.add_special_tokens([token])
         else:
             backend.add_tokens([token])
-
-
-def _surround(backend: Backend, config: Fields, named: Mapping[str, str]) -> None:
-    """BOS before and EOS after a text, where the config says so or the vocabulary's file cannot."""
-    flags = {name: config.get(f"add_{name}_token") for name in ("bos", "eos")}
-    if all(flag is None for flag in flags.values()) and backend.post_processor is not None:
-        return
-    around = {name: text for name, flag in flags.items() if flag and (text := named.get(f"{name}_token"))}
-    single = " ".join(text for text in (around.get("bos"), "$A", around.get("eos")) if text)
-    ids = [(text, backend.token_to_id(text)) for text in around.values()]
-    backend.post_processor = processors.TemplateProcessing(single=single, special_tokens=ids)
 
 
 def _templates(checkpoint: HasFiles, config: Fields) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,8 +15,21 @@ from docai.checkpoint.vocab.sentencepiece import read_model, sentencepiece_token
 from docai.checkpoint.vocab.tiktoken import read_tiktoken
 from docai.errors import CheckpointError
 
-Named = dict[str, str]  # bos_token -> "<s>"
 TIKTOKEN = ("qwen.tiktoken", "tiktoken.model", "tokenizer.tiktoken")
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """A tokenizer as its file alone says it.
+
+    `named` are the special tokens that the file names itself (bos_token: <s>). `complete` files say what stands around
+    a text, too; with others tokenizer_config.json does, and where it is silent `adds_bos` holds.
+    """
+
+    tokenizer: Tokenizer
+    named: Mapping[str, str] = field(default_factory=dict)
+    complete: bool = False
+    adds_bos: bool = False
 
 
 class Files(Protocol):
@@ -30,20 +44,20 @@ class Files(Protocol):
         ...
 
 
-def read_vocabulary(files: Files, config: Mapping[str, Any]) -> tuple[Tokenizer, Named]:
-    """The tokenizer of a checkpoint, and the special tokens that its vocabulary file names itself.
+def read_vocabulary(files: Files, config: Mapping[str, Any]) -> Vocabulary:
+    """The vocabulary of a checkpoint.
 
     `config` is tokenizer_config.json. tokenizer.json comes first: it says everything. Raises CheckpointError.
     """
     if text := files.text_file("tokenizer.json"):
-        return _parsed(text), {}
+        return Vocabulary(_parsed(text), complete=True)
     if path := files.file("tokenizer.model"):
         return _model_file(path.read_bytes(), config)
     for name in TIKTOKEN:
         if path := files.file(name):
-            return read_tiktoken(path.read_bytes(), name), {}
+            return Vocabulary(read_tiktoken(path.read_bytes(), name))
     if (vocab := files.text_file("vocab.json")) and (merges := files.text_file("merges.txt")):
-        return _vocab_and_merges(vocab, merges, config), {}
+        return Vocabulary(_vocab_and_merges(vocab, merges, config))
     raise CheckpointError(
         "the checkpoint has no tokenizer: expected tokenizer.json, tokenizer.model, vocab.json with merges.txt, or "
         f"one of {', '.join(TIKTOKEN)} beside the weights"
@@ -57,15 +71,17 @@ def _parsed(text: str) -> Tokenizer:
         raise CheckpointError(f"tokenizer.json: cannot be read by tokenizers: {error}") from error
 
 
-def _model_file(data: bytes, config: Mapping[str, Any]) -> tuple[Tokenizer, Named]:
+def _model_file(data: bytes, config: Mapping[str, Any]) -> Vocabulary:
     """A SentencePiece model; Llama 3's file of the same name is one of tiktoken."""
     if data[:1] != b"\x0a":  # the first field of a SentencePiece model is a piece
-        return read_tiktoken(data, "tokenizer.model"), {}
+        return Vocabulary(read_tiktoken(data, "tokenizer.model"))
     model = read_model(data)
     everywhere = config.get("legacy") is not False
     ids = {"bos_token": model.bos_id, "eos_token": model.eos_id, "unk_token": model.unk_id}
     named = {name: text for name, number in ids.items() if (text := model.piece(number)) is not None}
-    return sentencepiece_tokenizer(model, prefix_everywhere=everywhere), named
+    tokenizer = sentencepiece_tokenizer(model, prefix_everywhere=everywhere)
+    # Llama, Gemma and those after them were trained with BOS; unigram models (T5, XLM-R) were not
+    return Vocabulary(tokenizer, named, adds_bos=not model.unigram and "bos_token" in named)
 
 
 def _vocab_and_merges(vocab: str, merges: str, config: Mapping[str, Any]) -> Tokenizer:

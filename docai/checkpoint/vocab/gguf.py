@@ -9,6 +9,7 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer, pre_tokenizers
 
 from docai.checkpoint.vocab import byte_level as words
+from docai.checkpoint.vocab.ends import surround
 from docai.checkpoint.vocab.sentencepiece import Kind, Piece, SentencePieceModel, sentencepiece_tokenizer
 from docai.errors import CheckpointError
 
@@ -41,7 +42,12 @@ def from_gguf_fields(fields: Fields) -> dict[str, str]:
     else:
         raise CheckpointError(f"tokenizer.ggml.model: expected 'gpt2' or 'llama', got {kind!r}")
     _add_tokens(tokenizer, fields)
-    return {"tokenizer.json": tokenizer.to_str(), "tokenizer_config.json": json.dumps(_config(fields, kind))}
+    config = _config(fields)
+    # llama.cpp adds BOS to a `llama` vocabulary that says nothing of it
+    before = config.get("bos_token") if fields.get("tokenizer.ggml.add_bos_token", kind == "llama") else None
+    after = config.get("eos_token") if fields.get("tokenizer.ggml.add_eos_token") else None
+    surround(tokenizer, before, after)
+    return {"tokenizer.json": tokenizer.to_str(), "tokenizer_config.json": json.dumps(config)}
 
 
 def _byte_level(fields: Fields) -> Tokenizer:
@@ -96,18 +102,14 @@ def _add_tokens(tokenizer: Tokenizer, fields: Fields) -> None:
             tokenizer.add_tokens([AddedToken(token, normalized=False, special=False)])
 
 
-def _config(fields: Fields, kind: str) -> dict[str, Any]:
-    """tokenizer_config.json of the same meaning. llama.cpp adds BOS to a `llama` vocabulary that says nothing of it."""
+def _config(fields: Fields) -> dict[str, str]:
+    """tokenizer_config.json of the same meaning."""
     tokens = _field(fields, "tokens")
     names = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
     ids = {name: fields.get(f"tokenizer.ggml.{key}_token_id") for name, key in names.items()}
-    config: dict[str, Any] = {
-        f"{name}_token": tokens[int(number)] for name, number in ids.items() if number is not None
-    }
-    config["add_bos_token"] = bool(fields.get("tokenizer.ggml.add_bos_token", kind == "llama"))
-    config["add_eos_token"] = bool(fields.get("tokenizer.ggml.add_eos_token", False))
+    config = {f"{name}_token": str(tokens[int(number)]) for name, number in ids.items() if number is not None}
     if template := fields.get("tokenizer.chat_template"):
-        config["chat_template"] = template
+        config["chat_template"] = str(template)
     return config
 
 
