@@ -44,7 +44,7 @@ def in_blocks(grid: NDArray[np.generic], merge: int) -> NDArray[np.generic]:
 
 def layout(grids: Sequence[Grid], merge: int, window: int = 0) -> Layout:
     """How images of these grids are computed. `window`: the side of a window in blocks, 0 for none."""
-    places = [np.tile(in_blocks(np.stack(np.indices((h, w)), axis=-1), merge), (t, 1)) for t, h, w in grids]
+    places = [np.tile(in_blocks(np.moveaxis(np.indices((h, w)), 0, -1), merge), (t, 1)) for t, h, w in grids]
     at = np.concatenate(places).astype(np.int32)  # (N, 2)
     steps = runs(h * w for t, h, w in grids for _ in range(t))
     if not window:
@@ -57,16 +57,18 @@ def layout(grids: Sequence[Grid], merge: int, window: int = 0) -> Layout:
 
 def _windowed(grids: Iterable[Grid], merge: int, window: int) -> tuple[Ids, tuple[Run, ...]]:
     """The order of patches in which each window is one stretch, and the windows. Steps of time stay together."""
-    orders, sizes, start = [], [], 0
+    orders: list[NDArray[np.intp]] = []
+    sizes: list[int] = []
+    start = 0
     for t, h, w in grids:
         blocks, blocks_in_windows = _windows(h // merge, w // merge, window)
         inside = np.arange(merge**2)
         order = (blocks[:, None] * merge**2 + inside).reshape(-1)
         for _ in range(t):
             orders.append(order + start)
-            sizes.extend(blocks_in_windows * merge**2)
+            sizes += (blocks_in_windows * merge**2).tolist()
             start += h * w
-    return np.concatenate(orders).astype(np.int32), runs(int(size) for size in sizes)
+    return np.concatenate(orders).astype(np.int32), runs(sizes)
 
 
 def _windows(height: int, width: int, window: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

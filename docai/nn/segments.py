@@ -39,11 +39,15 @@ def attend_segments(q: mx.array, k: mx.array, v: mx.array, segments: Sequence[Ru
     """q, k, v (N, heads, d) -> (N, heads * d); the segments of a run are a batch, so no mask is needed."""
     out, start = [], 0
     for run in segments:
-        parts = (a[start : start + run.rows] for a in (q, k, v))
-        batch = [a.reshape(run.count, run.length, *q.shape[1:]).transpose(0, 2, 1, 3) for a in parts]
-        out.append(attend_all(*batch, scale).transpose(0, 2, 1, 3).reshape(run.rows, -1))
+        queries, keys, values = (_batch(a[start : start + run.rows], run) for a in (q, k, v))
+        out.append(attend_all(queries, keys, values, scale).transpose(0, 2, 1, 3).reshape(run.rows, -1))
         start += run.rows
     return out[0] if len(out) == 1 else mx.concatenate(out, axis=0)
+
+
+def _batch(x: mx.array, run: Run) -> mx.array:
+    """(rows, heads, d) -> (count, heads, length, d)"""
+    return x.reshape(run.count, run.length, *x.shape[1:]).transpose(0, 2, 1, 3)
 
 
 def attend_all(q: mx.array, k: mx.array, v: mx.array, scale: float) -> mx.array:

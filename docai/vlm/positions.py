@@ -68,8 +68,9 @@ class MropeSpec:
         rows, columns = h // self.merge, w // self.merge
         if self.stamped:
             return (Box(1, rows, columns),) * t
-        timed = self.per_second is not None and "seconds" in image.extra
-        return (Box(t, rows, columns, self.per_second * float(image.extra["seconds"]) if timed else 1.0),)
+        if self.per_second is None or "seconds" not in image.extra:
+            return (Box(t, rows, columns),)
+        return (Box(t, rows, columns, step=self.per_second * float(image.extra["seconds"])),)
 
     def positions(self, tokens: Sequence[int], vision_tokens: Iterable[int], images: Iterable[ImageInput]) -> Positions:
         """Those of a prompt with these images and clips, in the order in which their tokens come."""
