@@ -1,0 +1,260 @@
+"""docai's model runtime against mlx-vlm and mlx-lm, on the same random weights of full size, in one run.
+
+    python benchmarks/runtime.py MODEL... [--bits 4] [--prompt 512] [--tokens 128] [--rounds 3] [--folder DIR]
+
+Needs mlx-vlm and mlx-lm beside docai. A checkpoint in MLX's layout is made in DIR once; then each side loads it in a
+process of its own, in turn, and prints a JSON object: seconds to load, tokens a second of reading a prompt and of
+answering, milliseconds of encoding an image, and the most memory that MLX had. Ratios are docai's figure over the
+peer's; the first round of each process warms up and is not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+QWEN_2_5_VL_3B = {
+    "model_type": "qwen2_5_vl", "hidden_size": 2048, "intermediate_size": 11008, "num_hidden_layers": 36,
+    "num_attention_heads": 16, "num_key_value_heads": 2, "vocab_size": 151936, "max_position_embeddings": 128000,
+    "rms_norm_eps": 1e-6, "rope_theta": 1e6, "tie_word_embeddings": True, "image_token_id": 151655,
+    "video_token_id": 151656, "vision_start_token_id": 151652, "vision_end_token_id": 151653,
+    "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]},
+    "vision_config": {
+        "model_type": "qwen2_5_vl", "depth": 32, "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16,
+        "patch_size": 14, "out_hidden_size": 2048, "window_size": 112, "fullatt_block_indexes": [7, 15, 23, 31],
+        "spatial_merge_size": 2, "temporal_patch_size": 2, "tokens_per_second": 2,
+    },
+}  # fmt: skip
+QWEN_3_VL_4B = {
+    "model_type": "qwen3_vl", "image_token_id": 151655, "video_token_id": 151656, "vision_start_token_id": 151652,
+    "vision_end_token_id": 151653, "tie_word_embeddings": True,
+    "text_config": {
+        "model_type": "qwen3_vl_text", "hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 36,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
+        "max_position_embeddings": 262144, "rms_norm_eps": 1e-6, "rope_theta": 5e6, "tie_word_embeddings": True,
+        "attention_bias": False, "hidden_act": "silu",
+        "rope_scaling": {
+            "rope_type": "default", "type": "default", "mrope_section": [24, 20, 20], "mrope_interleaved": True,
+        },
+    },
+    "vision_config": {
+        "model_type": "qwen3_vl", "depth": 24, "hidden_size": 1024, "intermediate_size": 4096, "num_heads": 16,
+        "patch_size": 16, "out_hidden_size": 2560, "spatial_merge_size": 2, "temporal_patch_size": 2,
+        "num_position_embeddings": 2304, "deepstack_visual_indexes": [5, 11, 17], "in_channels": 3,
+        "hidden_act": "gelu_pytorch_tanh",
+    },
+}  # fmt: skip
+QWEN_3_0_6B = {
+    "model_type": "qwen3", "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28,
+    "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
+    "max_position_embeddings": 40960, "rms_norm_eps": 1e-6, "rope_theta": 1e6, "tie_word_embeddings": True,
+    "attention_bias": False,
+}  # fmt: skip
+LLAMA_1B = {
+    "model_type": "llama", "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64, "vocab_size": 128256,
+    "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 5e5, "tie_word_embeddings": True,
+}  # fmt: skip
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {  # name -> (peer, config)
+    "qwen2.5-vl-3b": ("mlx_vlm", QWEN_2_5_VL_3B),
+    "qwen3-vl-4b": ("mlx_vlm", QWEN_3_VL_4B),
+    "qwen3-0.6b": ("mlx_lm", QWEN_3_0_6B),
+    "llama-1b": ("mlx_lm", LLAMA_1B),
+}
+GRID = (1, 72, 72)  # patches of the image
+
+
+# --- the checkpoint
+
+
+def make(name: str, folder: Path, bits: int) -> None:
+    """Random weights of a published shape, in bfloat16 or quantized, as mlx-vlm and mlx-lm write them."""
+    import mlx.core as mx
+    import mlx.nn as nn
+    from mlx.utils import tree_flatten, tree_map
+
+    peer, config = MODELS[name]
+    model = _peer_model(peer, json.loads(json.dumps(config)))
+    model.update(tree_map(lambda a: a.astype(mx.bfloat16), model.parameters()))
+    written = dict(config)
+    if bits:
+        nn.quantize(model, 64, bits, class_predicate=_language_only)
+        written["quantization"] = {"group_size": 64, "bits": bits}
+    folder.mkdir(parents=True, exist_ok=True)
+    mx.save_safetensors(str(folder / "model.safetensors"), dict(tree_flatten(model.parameters())), {"format": "mlx"})
+    (folder / "config.json").write_text(json.dumps(written))
+
+
+def _language_only(path: str, module: Any) -> bool:
+    return hasattr(module, "to_quantized") and not path.startswith("vision_tower")
+
+
+def _peer_model(peer: str, config: dict[str, Any]) -> Any:
+    from importlib import import_module
+
+    module = import_module(f"{peer}.models.{config['model_type']}")
+    if peer == "mlx_lm":
+        return module.Model(module.ModelArgs.from_dict(config))
+    return module.Model(module.ModelConfig.from_dict(config))
+
+
+# --- the sides: each gives a function that reads a prompt and yields tokens, and one that encodes an image
+
+
+Side = tuple[Callable[[list[int], int], Iterator[int]], Callable[[], Any] | None]
+
+
+def docai_side(folder: Path) -> Side:
+    import mlx.core as mx
+    import numpy as np
+    import tokenizers
+
+    from docai.preprocess.inputs import ImageInput
+    from docai.vlm.generate import Request, Runtime
+    from docai.vlm.loading import load_network
+    from docai.vlm.request import GenerationOptions
+    from docai.vlm.stream import Pieces
+    from docai.vlm.tokenizer import Tokenizer
+
+    network = load_network(folder)
+    network.fuse()
+    mx.eval(network.parameters())
+    words = {f"w{i} ": i for i in range(network.spec.decoder.vocabulary)}
+    tokenizer = Tokenizer(tokenizers.Tokenizer(tokenizers.models.WordLevel(words, "w0 ")))
+    runtime = Runtime(network, Pieces(tokenizer))
+
+    def answer(prompt: list[int], count: int) -> Iterator[int]:
+        stream = runtime.stream(Request(prompt, options=GenerationOptions(max_tokens=count, loop_guard=False)))
+        for _ in stream:
+            yield 0
+
+    def see() -> Any:
+        pixels = np.zeros((GRID[1] * GRID[2], network.spec.vision.patch_values), np.float32)
+        features = network.encode([ImageInput(pixels, GRID[1] * GRID[2] // 4, GRID)])
+        mx.eval(features[0].rows)
+
+    return answer, see if network.spec.vision is not None else None
+
+
+def mlx_lm_side(folder: Path) -> Side:
+    import mlx.core as mx
+    from mlx_lm.generate import generate_step
+    from mlx_lm.utils import load_model
+
+    model, _ = load_model(folder)
+
+    def answer(prompt: list[int], count: int) -> Iterator[int]:
+        for token, _ in generate_step(mx.array(prompt), model, max_tokens=count):
+            yield int(token)
+
+    return answer, None
+
+
+def mlx_vlm_side(folder: Path) -> Side:
+    import mlx.core as mx
+    from mlx_vlm.generate.ar import generate_step
+    from mlx_vlm.utils import load_model
+
+    model = load_model(folder)
+
+    def answer(prompt: list[int], count: int) -> Iterator[int]:
+        ids = mx.array([prompt])
+        for token, _ in generate_step(ids, model, None, None, max_tokens=count, temperature=0.0):
+            yield int(token.item() if hasattr(token, "item") else token)
+
+    def see() -> Any:
+        config = model.config.vision_config
+        size = config.patch_size**2 * 3 * config.temporal_patch_size
+        pixels = mx.zeros((GRID[1] * GRID[2], size), mx.bfloat16)
+        mx.eval(model.vision_tower(pixels, mx.array([GRID]), output_hidden_states=False))
+
+    return answer, see
+
+
+SIDES: dict[str, Callable[[Path], Side]] = {"docai": docai_side, "mlx_lm": mlx_lm_side, "mlx_vlm": mlx_vlm_side}
+
+
+def measure(side: str, folder: Path, prompt: int, tokens: int, rounds: int) -> dict[str, float]:
+    """The figures of one side, in this process."""
+    if side == "docai":
+        from docai.checkpoint.backend import require_mlx
+
+        mx = require_mlx()
+    else:
+        import mlx.core as mx
+    start = time.perf_counter()
+    answer, see = SIDES[side](folder)
+    load = time.perf_counter() - start
+    figures: dict[str, list[float]] = {"prefill": [], "decode": [], "image_ms": []}
+    for number in range(rounds + 1):
+        ids = [(7 * i + number) % 1000 + 10 for i in range(prompt)]
+        start = time.perf_counter()
+        marks = [time.perf_counter() - start for _ in answer(ids, tokens)]
+        if see is not None:
+            begun = time.perf_counter()
+            see()
+            figures["image_ms"].append(1000 * (time.perf_counter() - begun))
+        figures["prefill"].append(prompt / marks[0])
+        figures["decode"].append((len(marks) - 1) / (marks[-1] - marks[0]))
+    medians = {name: statistics.median(values[1:]) for name, values in figures.items() if values}
+    return {"load_s": load, **medians, "peak_gb": mx.get_peak_memory() / 1e9}
+
+
+def compare(name: str, folder: Path, options: argparse.Namespace) -> None:
+    """Both sides, twice in turn; the better run of each counts."""
+    peer = MODELS[name][0]
+    found: dict[str, dict[str, float]] = {}
+    for side in ("docai", peer) * options.turns:
+        command = [sys.executable, __file__, name, "--side", side, "--folder", str(folder), "--prompt", options.prompt]
+        command += ["--tokens", options.tokens, "--rounds", options.rounds]
+        done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+        if done.returncode:
+            sys.exit(f"{side} failed:\n{done.stderr[-3000:]}")
+        figures = json.loads(done.stdout.splitlines()[-1])
+        found[side] = _better(found.get(side), figures)
+    ratios = {f"x_{key}": found["docai"][key] / found[peer][key] for key in found[peer] if key in found["docai"]}
+    put(model=name, bits=options.bits or 16, side="docai", **found["docai"])
+    put(model=name, bits=options.bits or 16, side=peer, **found[peer])
+    put(model=name, bits=options.bits or 16, side="ratio", **ratios)
+
+
+def _better(one: dict[str, float] | None, other: dict[str, float]) -> dict[str, float]:
+    if one is None:
+        return other
+    return {key: (max if key in ("prefill", "decode") else min)(one[key], other[key]) for key in one}
+
+
+def put(**figures: Any) -> None:
+    print(json.dumps({k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in figures.items()}), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="+", choices=MODELS)
+    parser.add_argument("--bits", type=int, default=0, help="4 or 8; 0 is bfloat16")
+    parser.add_argument("--prompt", type=int, default=512)
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.side:
+        put(**measure(options.side, options.folder, options.prompt, options.tokens, options.rounds))
+        return
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        for name in options.models:
+            make(name, Path(folder) / name, options.bits)
+            compare(name, Path(folder) / name, options)
+
+
+if __name__ == "__main__":
+    main()
