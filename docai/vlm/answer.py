@@ -26,6 +26,7 @@ class Answer:
     ) -> None:
         self._pieces, self._stops = pieces, pieces.tokenizer.stops
         self._skip = not options.special_tokens
+        self._may_think = options.thinking == "on"
         self.thought, self.grammar = thinking, grammar
         self._guard = LoopGuard(self._plain) if options.loop_guard else None
         self._watch = StopStrings(options.stops)
@@ -49,7 +50,7 @@ class Answer:
         if self.grammar is None or self.thought.inside:
             return None
         allowed = self.grammar.allowed(vocab)
-        may_think = None if self.tokens else self.thought.opening
+        may_think = self.thought.opening if self._may_think and not self.tokens else None
         return allowed if may_think is None else allowed | (mx.arange(vocab) == may_think)
 
     def add(self, token: int, logprob: TokenLogprob | None = None) -> list[Piece]:

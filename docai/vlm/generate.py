@@ -14,15 +14,15 @@ from typing import NamedTuple
 import mlx.core as mx
 import numpy as np
 
-from docai.errors import LimitExceeded
+from docai.errors import LimitExceeded, UsageError
 from docai.nn.cache import Cache, FullCache, RotatingCache
 from docai.nn.rope import LongScaling
 from docai.preprocess.inputs import ImageInput
 from docai.vlm.answer import Answer
 from docai.vlm.connector import ImageFeatures
 from docai.vlm.features import Key
-from docai.vlm.network import Network
-from docai.vlm.prefix import Kept, Layout, Mark, PrefixStore, Span, chunk_ends
+from docai.vlm.network import Network, Prompt
+from docai.vlm.prefix import Beginning, Kept, Layout, Mark, PrefixStore, Span, chunk_ends
 from docai.vlm.request import Generation, GenerationOptions, Piece, Timings, TokenLogprob, Usage
 from docai.vlm.sample import Sampler, logprobs
 from docai.vlm.stream import Pieces
@@ -30,6 +30,7 @@ from docai.vlm.structured import Grammar
 from docai.vlm.thinking import Thinking, ThinkingMarks
 
 MOST_TOKENS = 1024  # of an answer, where nothing else is said
+_MARKS = 4  # places of a prompt that can be come back to
 _SWEEP = 256  # steps between which MLX may hoard freed memory, as in mlx-lm
 
 
@@ -68,7 +69,7 @@ class Runtime:
         self, network: Network, pieces: Pieces, marks: ThinkingMarks | None = None, prefixes: PrefixStore | None = None
     ) -> None:
         self.network, self.pieces, self.marks = network, pieces, marks
-        self.prefixes = prefixes or PrefixStore(0)
+        self.prefixes = PrefixStore(0) if prefixes is None else prefixes
 
     @property
     def context(self) -> int:
@@ -156,12 +157,12 @@ class Stream:
         request, network = self._request, self._runtime.network
         reader = PromptReader(network, request)
         kind = cache_kind(network, request)
-        found = self._runtime.prefixes.take(reader.layout, kind)
-        caches, self._reused = found or (new_caches(network, request.options), 0)
-        logits = reader.read(caches, self._reused, self._clock)
-        kept = Kept(reader.layout, kind, caches, reader.mark)
+        found = self._runtime.prefixes.take(reader.layout, kind) or Beginning(new_caches(network, request.options))
+        self._reused = found.offset
+        logits = reader.read(found, self._clock)
+        kept = Kept(reader.layout, kind, found.caches, reader.marks)
         try:
-            yield from self._decoded(logits, caches, reader.shift)
+            yield from self._decoded(logits, found.caches, reader.shift)
         except (GeneratorExit, KeyboardInterrupt):  # what was read is whole, and the next question may need it
             self._runtime.prefixes.put(kept)
             raise
@@ -220,13 +221,14 @@ class Stream:
 
 
 class PromptReader:
-    """Reads one prompt into caches. `shift` and `mark` are known once it is read."""
+    """Reads one prompt into caches. `shift` and `marks` are known once it is read."""
 
     def __init__(self, network: Network, request: Request) -> None:
         self._network, self._request = network, request
+        self._wanted = network.image_tokens
         self.layout = self._layout()
         self.shift = 0
-        self.mark: Mark | None = None
+        self.marks: tuple[Mark, ...] = ()
 
     def _layout(self) -> Layout:
         ids, spec = self._request.ids, self._network.spec
@@ -247,32 +249,41 @@ class PromptReader:
             at += image.input.tokens
         return tuple(spans)
 
-    def read(self, caches: Sequence[Cache], start: int, clock: Clock) -> mx.array:
-        """Take in the tokens from `start` on, those before being in the caches: the scores (1, V) after the last."""
-        ids, network, ends = self._request.ids, self._network, self.layout.ends
+    def read(self, found: Beginning, clock: Clock) -> mx.array:
+        """Take in what the caches do not hold yet: the scores (1, V) after the last token."""
+        request, network, start = self._request, self._network, found.offset
         done = sum(span.start < start for span in self.layout.images)
-        features = [image.features() for image in self._request.images[done:]]
+        features = [image.features() for image in request.images[done:]]
         clock.images_done()
-        positions, self.shift = network.positions(ids, [image.input for image in self._request.images])
+        positions, self.shift = network.positions(request.ids, [image.input for image in request.images])
         left = None if positions is None else positions[:, start:]
-        prompt = network.prompt(ids[start:], features, left, self.shift, end=len(ids))
-        hidden = prompt.embeddings
-        for begin, end in zip((0, *ends), ends, strict=False):
-            if end <= start:
-                continue
-            if end == len(ids):
-                self.mark = Mark.of(begin, caches) if begin else None
-            hidden = network.prefill(prompt.part(begin - start, end - start), caches)
-            if end < len(ids):
-                mx.eval([cache.state for cache in caches])
-        logits = network.decoder.logits(hidden[:, -1])
+        logits, self.marks = found.logits, found.marks[-_MARKS:]
+        if logits is None or start < len(request.ids):
+            prompt = network.prompt(request.ids[start:], features, left, self.shift, end=len(request.ids))
+            logits = self._chunks(prompt, found.caches, start)
+            self.marks = (*self.marks, Mark.of(len(request.ids), found.caches, logits))
         mx.eval(logits)
         clock.prompt_done()
         return logits
 
+    def _chunks(self, prompt: Prompt, caches: Sequence[Cache], start: int) -> mx.array:
+        """Read a prompt from `start` on, chunk by chunk; the last place before its end can be come back to."""
+        ends = [end for end in self.layout.ends if end > start]
+        hidden = prompt.embeddings
+        for begin, end in zip((start, *ends), ends, strict=False):
+            if end == ends[-1] and begin > start:
+                self.marks = (*self.marks, Mark.of(begin, caches))
+            hidden = self._network.prefill(prompt.part(begin - start, end - start), caches)
+            if end < ends[-1]:
+                mx.eval([cache.state for cache in caches])
+        return self._network.decoder.logits(hidden[:, -1])
+
 
 def new_caches(network: Network, options: GenerationOptions) -> list[Cache]:
-    """Empty caches, as the options have them."""
+    """Empty caches, as the options have them. Raises UsageError where heads cannot be rounded."""
+    heads = {layer.attention.head_dim for layer in network.spec.decoder.layers}
+    if options.kv_bits and any(head % 32 for head in heads):
+        raise UsageError(f"kv_bits: this model has heads of {min(heads)} numbers, and only groups of 32 can be rounded")
     caches = network.caches(bits=options.kv_bits)
     window = options.kv_window
     return caches if window is None else [RotatingCache(window) if isinstance(c, FullCache) else c for c in caches]

@@ -10,12 +10,13 @@ import threading
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
+import mlx.core as mx
 import numpy as np
 
 from docai.nn.cache import Cache, RotatingCache
 from docai.vlm.features import Key
 
-SMALLEST = 256  # tokens of a chunk that may end with an image; shorter ones would read long prompts slowly
+SMALLEST = 128  # tokens of a chunk that may end with an image; shorter ones would read long prompts slowly
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +37,14 @@ class Layout:
     ends: tuple[int, ...]
 
     def shared(self, other: Layout) -> int:
-        """How many tokens both begin with, up to an end of a chunk in both, leaving this one a token to read."""
+        """How many tokens both begin with, up to an end of a chunk in both."""
         common = _common(self.ids, other.ids)
         for image in self.images:
             if image.start < common and image not in other.images:
                 common = image.start
         best = 0
         for end, theirs in zip(self.ends, other.ends, strict=False):
-            if end != theirs or end > common or end == len(self.ids):
+            if end != theirs or end > common:
                 break
             best = end
         return best
@@ -76,14 +77,27 @@ def chunk_ends(length: int, images: Sequence[Span], step: int, *, whole_images: 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Copies of those caches that forget, as they were `offset` tokens into a prompt; None for the others."""
+    """A place in a prompt that can be come back to: `offset` tokens into it, with copies of the caches that forget.
+
+    `logits` (1, V) are the scores after the whole prompt, where this is its end.
+    """
 
     offset: int
-    caches: tuple[Cache | None, ...]
+    copies: tuple[RotatingCache | None, ...]
+    logits: mx.array | None = None
 
     @classmethod
-    def of(cls, offset: int, caches: Sequence[Cache]) -> Mark:
-        return cls(offset, tuple(c.fork() if isinstance(c, RotatingCache) else None for c in caches))
+    def of(cls, offset: int, caches: Sequence[Cache], logits: mx.array | None = None) -> Mark:
+        return cls(offset, tuple(c.fork() if isinstance(c, RotatingCache) else None for c in caches), logits)
+
+    def caches(self, now: Sequence[Cache]) -> list[Cache] | None:
+        """The caches as they were at this place, made of what they are now; None where that cannot be had."""
+        back: list[Cache] = []
+        for cache, copy in zip(now, self.copies, strict=True):
+            if copy is None and not cache.trim(cache.offset - self.offset):
+                return None
+            back.append(cache if copy is None else copy.fork())
+        return back
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +107,25 @@ class Kept:
     layout: Layout
     kind: Hashable  # what the caches were made with
     caches: Sequence[Cache]
-    mark: Mark | None
+    marks: tuple[Mark, ...]
 
-    def back_to(self, offset: int) -> list[Cache] | None:
-        """The caches as they were at this place in the prompt; None where that cannot be had."""
-        copies = (
-            self.mark.caches if self.mark is not None and self.mark.offset == offset else (None,) * len(self.caches)
-        )
-        back: list[Cache] = []
-        for cache, copy in zip(self.caches, copies, strict=True):
-            if copy is None and not cache.trim(cache.offset - offset):
-                return None
-            back.append(cache if copy is None else copy)
-        return back
+    def mark(self, offset: int) -> Mark:
+        """The mark at an end of a chunk; caches that forget nothing need none."""
+        return next((mark for mark in self.marks if mark.offset == offset), Mark(offset, (None,) * len(self.caches)))
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What was found of a prompt: caches that hold its first `offset` tokens, and the marks up to there."""
+
+    caches: list[Cache]
+    offset: int = 0
+    marks: tuple[Mark, ...] = ()
+
+    @property
+    def logits(self) -> mx.array | None:
+        """The scores after the prompt, where the caches hold all of it."""
+        return next((mark.logits for mark in self.marks if mark.offset == self.offset), None)
 
 
 class PrefixStore:
@@ -119,15 +139,20 @@ class PrefixStore:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def take(self, layout: Layout, kind: Hashable) -> tuple[list[Cache], int] | None:
-        """Of the prompts kept, the one that shares most with this one: its caches, and how much of it they hold."""
+    def take(self, layout: Layout, kind: Hashable) -> Beginning | None:
+        """What the prompt has in common with the one kept that it shares most with."""
         with self._lock:
             shared = [(layout.shared(kept.layout), n) for n, kept in enumerate(self._kept) if kept.kind == kind]
             offset, number = max(shared, default=(0, 0))
             if not offset:
                 return None
-            caches = self._kept.pop(number).back_to(offset)
-        return None if caches is None else (caches, offset)
+            kept = self._kept.pop(number)
+        mark = kept.mark(offset)
+        if offset == len(layout.ids) and mark.logits is None:
+            return None
+        caches = mark.caches(kept.caches)
+        marks = tuple(mark for mark in kept.marks if mark.offset <= offset)
+        return None if caches is None else Beginning(caches, offset, marks)
 
     def put(self, kept: Kept) -> None:
         """Keep a prompt; the oldest make room."""
