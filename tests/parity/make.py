@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import asdict
 from importlib import import_module
+from math import isqrt
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,24 @@ def tiles(recipe: Recipe) -> dict[str, np.ndarray]:
     }
 
 
+def fitted(recipe: Recipe) -> dict[str, np.ndarray]:
+    """Pictures of any size, put together of their patches and filled up to the largest, and their sizes in pixels."""
+    whole = [unpatched(a, image) for a, image in zip(all_pixels(recipe), recipe.images, strict=True)]
+    sizes = np.array([a.shape[1:] for a in whole])
+    height, width = sizes.max(axis=0)
+    filled = [np.pad(a, [(0, 0), (0, height - a.shape[1]), (0, width - a.shape[2])]) for a in whole]
+    return {"pixel_values": np.stack(filled), "image_sizes": sizes}
+
+
+def unpatched(patches: np.ndarray, image: Image) -> np.ndarray:
+    """Patches (N, 3 * p * p), in blocks that give a token each, as the picture (3, H, W) that they were cut from."""
+    assert image.grid is not None
+    _, h, w = image.grid
+    merge, side = isqrt(h * w // image.tokens), isqrt(patches.shape[1] // 3)
+    split = patches.reshape(h // merge, w // merge, merge, merge, 3, side, side)
+    return split.transpose(4, 0, 2, 5, 1, 3, 6).reshape(3, h * side, w * side)
+
+
 def prefix(recipe: Recipe) -> dict[str, np.ndarray]:
     """PaliGemma: every token of the prompt is of the prefix, which is type 0."""
     return {**pictures(recipe), "token_type_ids": np.zeros((1, len(recipe.tokens)), np.int64)}
@@ -115,6 +134,7 @@ FEEDS: dict[str, Callable[[Recipe], dict[str, np.ndarray]]] = {
     "qwen_mlx": qwen_mlx,
     "pictures": pictures,
     "tiles": tiles,
+    "fitted": fitted,
     "prefix": prefix,
     "marked": marked,
 }

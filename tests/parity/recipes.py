@@ -226,6 +226,11 @@ PALIGEMMA = {
         "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "hidden_act": "gelu",
     },
 }  # fmt: skip
+PIXTRAL_VIT = {
+    "model_type": "pixtral", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3,
+    "num_attention_heads": 2, "patch_size": 4, "image_size": 32, "hidden_act": "gelu",
+}  # fmt: skip
+MISTRAL_TEXT = {**TEXT, "model_type": "mistral", "sliding_window": None, "rms_norm_eps": 1e-5}
 FIXED = (
     fixed_recipe(
         "llava", "Llava", LLAMA_TEXT, CLIP_VIT, TWO_PICTURES, (PICTURE,) * 2, "pictures", mlx=mlx_variant("llava"),
@@ -263,6 +268,23 @@ FIXED = (
         (5, 6, 93, *(95,) * 4, 94, 7, 8, 93, *(95,) * 4, 94, *WORDS), (Image((1, 18, 18, 3), 4),) * 2, "marked",
         mlx=mlx_variant("gemma3", GEMMA_3_MLX, copied_head=True), published=GEMMA_3, norm_offset=True,
         mm_tokens_per_image=4, boi_token_index=93, eoi_token_index=94,
+    ),
+    fixed_recipe(
+        "pixtral", "Llava", MISTRAL_TEXT, PIXTRAL_VIT,
+        (5, *(95,) * 6, 97, *(95,) * 6, 98, 7, *(95,) * 2, 97, *(95,) * 2, 97, *(95,) * 2, 98, 8, 9),
+        (Image((12, 48), 12, (1, 2, 6)), Image((6, 48), 6, (1, 3, 2))), "fitted", mlx=mlx_variant("pixtral"),
+        vision_feature_layer=-1, vision_feature_select_strategy="full",
+    ),
+    fixed_recipe(
+        "pixtral-inner", "Llava", MISTRAL_TEXT, {**PIXTRAL_VIT, "hidden_act": "silu"},
+        (5, *(95,) * 6, 97, *(95,) * 6, 98, 7), (Image((12, 48), 12, (1, 2, 6)),), "fitted",
+        vision_feature_layer=-2, vision_feature_select_strategy="full",
+    ),
+    fixed_recipe(
+        "mistral3", "Mistral3", MISTRAL_TEXT, PIXTRAL_VIT,
+        (5, *(95,) * 3, 97, *(95,) * 3, 98, 7, 95, 97, 95, 97, 95, 98, 8, 9),
+        (Image((24, 48), 6, (1, 4, 6)), Image((12, 48), 3, (1, 6, 2))), "fitted", mlx=mlx_variant("mistral3"),
+        tie_word_embeddings=False,
     ),
 )  # fmt: skip
 

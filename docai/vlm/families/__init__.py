@@ -42,7 +42,7 @@ class Family:
     text_only: bool = False
 
 
-# model_type -> the module of its family.
+# model_type -> the module of its family. `a+b`: an `a` whose vision_config has model_type `b` is of another family.
 FAMILIES: dict[str, str] = {
     "gemma": "gemma",
     "gemma2": "gemma",
@@ -50,10 +50,13 @@ FAMILIES: dict[str, str] = {
     "gemma3_text": "gemma",
     "llama": "llama",
     "llava": "llava",
+    "llava+pixtral": "pixtral",
     "llava_next": "llava_next",
     "mistral": "llama",
+    "mistral3": "mistral3",
     "paligemma": "paligemma",
     "phi3": "phi3",
+    "pixtral": "pixtral",
     "qwen2": "qwen",
     "qwen2_5_vl": "qwen2_5_vl",
     "qwen2_vl": "qwen2_vl",
@@ -69,7 +72,10 @@ def family_of(config: Mapping[str, Any]) -> Family:
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in FAMILIES:
         raise CheckpointError(_unsupported(kind))
-    family: Family = import_module(f"{__name__}.{FAMILIES[kind]}").FAMILY
+    vision = config.get("vision_config")
+    tower = vision.get("model_type") if isinstance(vision, Mapping) else None
+    module = FAMILIES.get(f"{kind}+{tower}", FAMILIES[kind])
+    family: Family = import_module(f"{__name__}.{module}").FAMILY
     return family
 
 

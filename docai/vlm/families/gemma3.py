@@ -18,8 +18,8 @@ from docai.vlm.spec import ModelSpec
 _TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}"
     "<start_of_turn>{{ 'model' if message.role == 'assistant' else 'user' }}\n"
-    "{% for part in message.content %}{% if part.type == 'image' %}{{ image }}{% else %}{{ part.text }}{% endif %}"
-    "{% endfor %}<end_of_turn>\n{% endfor %}<start_of_turn>model{{ '\\n' }}"  # Jinja would drop a bare line break
+    "{% for part in message.content %}{{ part.text }}{% endfor %}<end_of_turn>\n{% endfor %}"
+    "<start_of_turn>model{{ '\\n' }}"  # Jinja would drop a bare line break
 )
 
 

@@ -36,8 +36,14 @@ TWO_LAYERS = renames({"linear_1.{part}": "up.{part}", "linear_2.{part}": "down.{
 # The turns of Vicuna, for checkpoints of LLaVA without a chat template.
 VICUNA = (
     "{% for message in messages %}{{ {'user': 'USER: ', 'assistant': 'ASSISTANT: '}.get(message.role, '') }}"
-    "{% for part in message.content %}{% if part.type == 'image' %}{{ image }}{% else %}{{ part.text }}{% endif %}"
-    "{% endfor %}{{ '</s>' if message.role == 'assistant' else ' ' }}{% endfor %}ASSISTANT:"
+    "{% for part in message.content %}{{ part.text }}{% endfor %}"
+    "{{ '</s>' if message.role == 'assistant' else ' ' }}{% endfor %}ASSISTANT:"
+)
+# The turns of Mistral, likewise.
+MISTRAL = (
+    "{{ bos_token }}{% for message in messages %}{% if message.role == 'assistant' %}"
+    "{% for part in message.content %}{{ part.text }}{% endfor %}{{ eos_token }}{% else %}"
+    "[INST]{% for part in message.content %}{{ part.text }}{% endfor %}[/INST]{% endif %}{% endfor %}"
 )
 
 

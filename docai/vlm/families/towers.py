@@ -65,11 +65,13 @@ def vit_spec(
     )
 
 
-def pixtral_spec(config: Config, layer: int = -1, *, merge: int = 1) -> PackedVitSpec:
-    """Pixtral's tower (Agrawal et al. 2024, arXiv:2410.07073), up to the layer that features come from."""
+def pixtral_spec(config: Config, layer: int | Sequence[int], *, merge: int = 1) -> PackedVitSpec:
+    """Pixtral's tower (Agrawal et al. 2024, arXiv:2410.07073), up to the one layer that features come from."""
     config = config.with_defaults(_PIXTRAL)
     depth: int = config["num_hidden_layers"]
-    (built,) = feature_layers(layer, depth)
+    built, *others = feature_layers(layer, depth)
+    if others:
+        raise CheckpointError(f"config.json: expected one vision_feature_layer for a tower of Pixtral, got {layer!r}")
     theta = (config.get("rope_parameters") or {}).get("rope_theta") or config.get("rope_theta", 10_000.0)
     return PackedVitSpec(
         config["hidden_size"],
