@@ -1,7 +1,8 @@
 """Models from the Hugging Face hub: which files of a repo are needed, downloads, and what goes wrong with them.
 
-Downloads lie in the cache of huggingface_hub (HF_HOME, HF_HUB_CACHE), are resumed where they broke off, and are
-compared with the hashes that the hub names. Only data is fetched: no code of a repo, and no pickled weights.
+Downloads lie in the cache of huggingface_hub (HF_HOME, HF_HUB_CACHE) and are compared with the hashes that the hub
+names. A lost connection is taken up where it broke; after an interrupted run, files that are whole are not fetched
+again. Only data is fetched: no code of a repo, and no pickled weights.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import hashlib
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -260,7 +262,7 @@ def _bars(quiet: bool) -> Iterator[None]:
     """Progress bars, on a terminal; none where it should be quiet."""
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
-    with disable_progress_bars() if quiet else contextlib.nullcontext():
+    with disable_progress_bars() if quiet or not sys.stderr.isatty() else contextlib.nullcontext():
         yield
 
 
