@@ -6,62 +6,27 @@ by some 1e-6 a layer; a wrong constant or a swapped axis differs by 1e-2 and mor
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
-from docai.preprocess.inputs import ImageInput
 from docai.vlm.loading import load_network
-from docai.vlm.network import Network
-from tests.parity.weights import as_variant, noise, tensors
+from tests.parity.stored import FOLDER, case_of, changes, config_of, images_of, variants, weights_of, written
 
-CASES = sorted(path.stem for path in (Path(__file__).parent / "parity" / "cases").glob("*.json"))
 CLOSE = {"rtol": 1e-3, "atol": 2e-4}
-
-
-def case_of(name: str) -> dict[str, Any]:
-    case: dict[str, Any] = json.loads((Path(__file__).parent / "parity" / "cases" / f"{name}.json").read_text())
-    return case
-
-
-def variants() -> Iterator[tuple[str, str]]:
-    for name in CASES:
-        yield name, ""
-        for variant in case_of(name)["variants"]:
-            yield name, variant
-
-
-def changes(name: str, variant: str) -> dict[str, Any]:
-    """What a variant of a case changes; nothing for the case itself."""
-    changed: dict[str, Any] = case_of(name)["variants"].get(variant, {})
-    return changed
-
-
-def weights_of(name: str, variant: str) -> dict[str, np.ndarray]:
-    """The tensors of a variant."""
-    case, changed = case_of(name), changes(name, variant)
-    values = tensors(case["tensors"], case["seed"], norm_offset=case["norm_offset"])
-    last = changed.get("channels_last", False)
-    return as_variant(values, changed.get("renames", ()), changed.get("copies", {}), channels_last=last)
 
 
 class Case:
     """A case on disk, its network loaded, and what the oracle gave."""
 
     def __init__(self, name: str, variant: str, folder: Path) -> None:
-        case = case_of(name)
-        save_file(weights_of(name, variant), folder / "model.safetensors")
-        (folder / "config.json").write_text(json.dumps(changes(name, variant).get("config") or case["config"]))
-        self.network: Network = load_network(folder)
-        self.tokens: list[int] = case["tokens"]
-        self.images = [image_input(said, number, case["seed"]) for number, said in enumerate(case["images"])]
-        with np.load(Path(__file__).parent / "parity" / "cases" / f"{name}.npz") as stored:
+        self.network = load_network(written(folder, config_of(name, variant), weights_of(name, variant)))
+        self.tokens: list[int] = case_of(name)["tokens"]
+        self.images = images_of(name)
+        with np.load(FOLDER / f"{name}.npz") as stored:
             self.expected: dict[str, np.ndarray] = dict(stored)
 
     def logits(self, step: int | None = None) -> mx.array:
@@ -74,12 +39,6 @@ class Case:
     def prompt(self) -> Any:
         features = self.network.encode(self.images) if self.images else ()
         return self.network.prompt(self.tokens, features, *self.network.positions(self.tokens, self.images))
-
-
-def image_input(said: dict[str, Any], number: int, seed: int) -> ImageInput:
-    extra = {key: np.asarray(value) for key, value in said["extra"].items()}
-    grid = tuple(said["grid"]) if said["grid"] else None
-    return ImageInput(noise(f"image {number}", said["shape"], seed), said["tokens"], grid, extra)
 
 
 @pytest.fixture(params=list(variants()), ids=lambda param: "-".join(filter(None, param)), scope="module")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-import mlx.core as mx
 import numpy as np
 import pytest
 from mlx.utils import tree_flatten
-from safetensors.numpy import save_file
 
 from docai.checkpoint.checkpoint import read_checkpoint
 from docai.checkpoint.dialect import own_names_matched
@@ -27,7 +24,7 @@ from docai.vlm.loading import load_network, resolve
 from docai.vlm.network import Network
 from docai.vlm.positions import MropeSpec
 from docai.vlm.spec import ModelSpec
-from tests.parity.weights import noise, tensors
+from tests.parity.stored import case_of, images_of, logits, quantized, weights_of, written
 
 PARITY = Path(__file__).parent / "parity" / "cases"
 KINDS = ["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"]
@@ -35,31 +32,13 @@ EXPORTS = [f"{kind}-mlx" for kind in KINDS]
 Tensors = dict[str, np.ndarray]
 
 
-def case_of(name: str) -> tuple[dict[str, Any], Tensors, list[int], list[ImageInput]]:
+def parts_of(name: str) -> tuple[dict[str, Any], dict[str, np.ndarray], list[int], list[ImageInput]]:
     """Config, tensors, tokens and images of a parity case."""
-    case = json.loads((PARITY / f"{name}.json").read_text())
-    images = [
-        ImageInput(noise(f"image {number}", said["shape"], case["seed"]), said["tokens"], tuple(said["grid"]))
-        for number, said in enumerate(case["images"])
-    ]
-    return case["config"], tensors(case["tensors"], case["seed"]), case["tokens"], images
-
-
-def written(folder: Path, config: dict[str, Any], weights: Tensors) -> Path:
-    folder.mkdir(exist_ok=True)
-    save_file({name: np.ascontiguousarray(value) for name, value in weights.items()}, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(config))
-    return folder
+    return case_of(name)["config"], weights_of(name), case_of(name)["tokens"], images_of(name)
 
 
 def is_vision(name: str) -> bool:
     return "visual." in name or "vision_tower." in name
-
-
-def logits(network: Network, tokens: list[int], images: list[ImageInput] | None = None) -> np.ndarray:
-    features = network.encode(images) if images else ()
-    prompt = network.prompt(tokens, features, *network.positions(tokens, images or ()))
-    return np.asarray(network.decoder.logits(network.prefill(prompt, network.caches())))[0]
 
 
 # --- configs as the hub has them; what is left out here is what the configuration classes fill in
@@ -179,7 +158,7 @@ def test_no_rule_matches_a_name_of_ours(config: dict[str, Any], sees: bool) -> N
 
 
 def test_published_experts_are_stored_the_other_way_round(tmp_path: Path) -> None:
-    config, weights, tokens, images = case_of("qwen3_vl_moe")
+    config, weights, tokens, images = parts_of("qwen3_vl_moe")
     saved = load_network(written(tmp_path / "saved", config, weights))
     turned = {k: v.swapaxes(1, 2) if ".mlp.experts." in k else v for k, v in weights.items()}
     hub = load_network(written(tmp_path / "hub", config, turned))
@@ -200,7 +179,7 @@ TOWERLESS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("change", TOWERLESS)
 @pytest.mark.parametrize("ships", [True, False], ids=["with weights", "without weights"])
 def test_text_only_checkpoints_load(name: str, change: str, ships: bool, tmp_path: Path) -> None:
-    config, weights, tokens, _ = case_of(name)
+    config, weights, tokens, _ = parts_of(name)
     words = [token for token in tokens if token < 90]
     expected = logits(load_network(written(tmp_path / "whole", config, weights)), words)
     kept = config if change == "language_model_only" else {k: v for k, v in config.items() if k != "vision_config"}
@@ -215,7 +194,7 @@ def test_text_only_checkpoints_load(name: str, change: str, ships: bool, tmp_pat
 
 @pytest.mark.parametrize("name", [*KINDS, *EXPORTS])
 def test_an_index_without_a_tower_is_text_only(name: str, tmp_path: Path) -> None:
-    config, weights, tokens, _ = case_of(name)
+    config, weights, tokens, _ = parts_of(name)
     left = {k: v for k, v in weights.items() if not is_vision(k)}
     network = load_network(written(tmp_path, config, left))
     assert network.spec.vision is None
@@ -223,7 +202,7 @@ def test_an_index_without_a_tower_is_text_only(name: str, tmp_path: Path) -> Non
 
 
 def test_half_a_tower_is_an_error(tmp_path: Path) -> None:
-    config, weights, _, _ = case_of("qwen2_vl")
+    config, weights, _, _ = parts_of("qwen2_vl")
     left = {k: v for k, v in weights.items() if not k.startswith("visual.blocks.1.")}
     with pytest.raises(CheckpointError, match=r"vision\.blocks\.1\."):
         load_network(written(tmp_path, config, left))
@@ -242,30 +221,12 @@ def test_language_model_only_may_be_false() -> None:
 # --- quantized exports
 
 
-def quantized(weights: Tensors, bits: int, group: int, *, tower: bool) -> tuple[Tensors, Tensors]:
-    """(packed, the same numbers unpacked): every matrix that mlx-vlm would quantize."""
-    packed, plain = dict(weights), dict(weights)
-    for name, value in weights.items():
-        matrix = value.ndim == 2 or (value.ndim == 3 and "switch_mlp" in name)
-        if not (matrix and name.endswith(".weight") and value.shape[-1] % group == 0):
-            continue
-        if is_vision(name) and not tower:
-            continue
-        parts = mx.quantize(mx.array(value), group_size=group, bits=bits)
-        stem = name.removesuffix("weight")
-        packed |= {
-            stem + part: np.array(array) for part, array in zip(("weight", "scales", "biases"), parts, strict=True)
-        }
-        plain[name] = np.array(mx.dequantize(*parts, group_size=group, bits=bits))
-    return packed, plain
-
-
 @pytest.mark.parametrize("name", EXPORTS)
 @pytest.mark.parametrize("tower", [True, False], ids=["tower too", "text"])
 @pytest.mark.parametrize("bits", [4, 8])
 def test_quantized_exports_load(name: str, tower: bool, bits: int, tmp_path: Path) -> None:
-    config, weights, tokens, images = case_of(name)
-    packed, plain = quantized(weights, bits, 32, tower=tower)
+    config, weights, tokens, images = parts_of(name)
+    packed, plain = quantized(weights, bits, 32, dense=lambda key: is_vision(key) and not tower)
     assert any(key.endswith(".scales") and is_vision(key) for key in packed) == tower
     how = {"quantization": {"group_size": 32, "bits": bits}}
     ours = load_network(written(tmp_path / "packed", {**config, **how}, packed))
