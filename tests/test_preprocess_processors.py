@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from docai.errors import DependencyMissing, InputError
+from docai.errors import CheckpointError, InputError
 from docai.preprocess.inputs import ImageInput, Pixels
 from docai.preprocess.processors import FittedImages, PackedImages, StretchedImages, TiledImages
 from docai.vlm.images import gemma_images, llava_images, pixtral_images, preprocessor_config, qwen_images, tiled_images
@@ -112,5 +112,5 @@ def test_nested_configuration_of_new_files_wins() -> None:
 
 
 def test_an_unknown_filter_is_named() -> None:
-    with pytest.raises(DependencyMissing, match=r"filter 17.*3 \(bicubic\)"):
+    with pytest.raises(CheckpointError, match=r"filter 17.*3 \(bicubic\)"):
         qwen_images()({"resample": 17}, {})

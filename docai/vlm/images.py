@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from PIL import Image
 
-from docai.errors import DependencyMissing
+from docai.errors import CheckpointError
 from docai.preprocess.inputs import ImageInput, ImageProcessor
 from docai.preprocess.normalize import CLIP_MEAN, CLIP_STD, HALF, Colour, Normalization
 from docai.preprocess.processors import CroppedImages, FittedImages, PackedImages, StretchedImages, TiledImages
@@ -31,8 +31,17 @@ __all__ = [
     "tiled_images",
 ]
 
-Config = Mapping[str, Any]
-Images = Callable[[Config, Config], ImageProcessor]  # (preprocessor_config, config) -> processor
+
+class Config(Protocol):
+    """A JSON object: a mapping, or a `docai.vlm.config.Config`."""
+
+    def get(self, name: str, /) -> Any:
+        """A field, None where it is missing."""
+        ...
+
+
+Prep = Mapping[str, Any]
+Images = Callable[[Prep, Config], ImageProcessor]  # (preprocessor_config, config) -> processor
 
 PINPOINTS = [[336, 672], [672, 336], [672, 672], [1008, 336], [336, 1008]]  # LLaVA 1.6, sides in tiles of 336
 
@@ -45,7 +54,7 @@ class HasFiles(Protocol):
         ...
 
 
-def preprocessor_config(checkpoint: HasFiles) -> Config:
+def preprocessor_config(checkpoint: HasFiles) -> Prep:
     """What a checkpoint says of its image processor: in processor_config.json where newer files nest it, or alone."""
     nested = (checkpoint.json_file("processor_config.json") or {}).get("image_processor")
     return nested or checkpoint.json_file("preprocessor_config.json") or {}
@@ -63,7 +72,7 @@ def qwen_images(
 ) -> Images:
     """The Qwen-VL line; the arguments are what its configuration files may leave out."""
 
-    def build(prep: Config, config: Config) -> ImageProcessor:
+    def build(prep: Prep, config: Config) -> ImageProcessor:
         size, vision = prep.get("size") or {}, config.get("vision_config") or {}
         return PackedImages(
             _normalization(prep, mean, std),
@@ -81,7 +90,7 @@ def qwen_images(
 def llava_images(*, edge: int = 336, patch: int = 14) -> Images:
     """LLaVA 1.5: CLIP's crop, or what its other towers ask for (SigLIP a stretch, Pixtral its own)."""
 
-    def build(prep: Config, config: Config) -> ImageProcessor:
+    def build(prep: Prep, config: Config) -> ImageProcessor:
         vision = config.get("vision_config") or {}
         if str(vision.get("model_type", "")).startswith("pixtral"):
             return pixtral_images()(prep, config)
@@ -105,7 +114,7 @@ def llava_images(*, edge: int = 336, patch: int = 14) -> Images:
 def tiled_images(*, edge: int = 336, patch: int = 14) -> Images:
     """LLaVA 1.6 (NeXT): the picture whole and in tiles."""
 
-    def build(prep: Config, config: Config) -> ImageProcessor:
+    def build(prep: Prep, config: Config) -> ImageProcessor:
         vision = config.get("vision_config") or {}
         choices = prep.get("image_grid_pinpoints") or config.get("image_grid_pinpoints") or PINPOINTS
         tile = _size(prep.get("crop_size") or prep.get("size"), vision.get("image_size") or edge)[0]
@@ -123,7 +132,7 @@ def tiled_images(*, edge: int = 336, patch: int = 14) -> Images:
 def siglip_images(*, edge: int = 224, patch: int = 14) -> Images:
     """PaliGemma: stretched to a square, a token for each patch."""
 
-    def build(prep: Config, config: Config) -> ImageProcessor:
+    def build(prep: Prep, config: Config) -> ImageProcessor:
         vision = config.get("vision_config") or {}
         size = _size(prep.get("size"), vision.get("image_size") or edge)
         side = vision.get("patch_size") or patch
@@ -136,7 +145,7 @@ def siglip_images(*, edge: int = 224, patch: int = 14) -> Images:
 def gemma_images(*, edge: int = 896, tokens: int = 256) -> Images:
     """Gemma 3: stretched to a square whose patches are pooled to a fixed number of tokens."""
 
-    def build(prep: Config, config: Config) -> ImageProcessor:
+    def build(prep: Prep, config: Config) -> ImageProcessor:
         vision = config.get("vision_config") or {}
         return StretchedImages(
             _normalization(prep, HALF, HALF),
@@ -149,15 +158,15 @@ def gemma_images(*, edge: int = 896, tokens: int = 256) -> Images:
     return build
 
 
-def pixtral_images(*, patch: int = 16, edge: int = 1024) -> Images:
+def pixtral_images(*, patch: int = 16, edge: int = 1024, merge: int = 1) -> Images:
     """Pixtral and Mistral 3: the longest side bounded, whole patches (of `spatial_merge_size` each way)."""
 
-    def build(prep: Config, config: Config) -> ImageProcessor:
+    def build(prep: Prep, config: Config) -> ImageProcessor:
         vision, size = config.get("vision_config") or {}, prep.get("size") or {}
         return FittedImages(
             _normalization(prep, CLIP_MEAN, CLIP_STD),
             patch=vision.get("patch_size") or _size(prep.get("patch_size"), patch)[0],
-            merge=config.get("spatial_merge_size") or 1,
+            merge=config.get("spatial_merge_size") or merge,
             edge=size.get("longest_edge") or size.get("height") or vision.get("image_size") or edge,
             how=_resampling(prep, BICUBIC),
         )
@@ -165,7 +174,7 @@ def pixtral_images(*, patch: int = 16, edge: int = 1024) -> Images:
     return build
 
 
-def _normalization(prep: Config, mean: Colour, std: Colour) -> Normalization:
+def _normalization(prep: Prep, mean: Colour, std: Colour) -> Normalization:
     scale = prep.get("rescale_factor") or 1 / 255
     scale = scale if prep.get("do_rescale", True) else 1.0
     if not prep.get("do_normalize", True):
@@ -182,7 +191,7 @@ def _colour(value: Any, default: Colour) -> Colour:
     return float(red), float(green), float(blue)
 
 
-def _resampling(prep: Config, default: Image.Resampling) -> Image.Resampling:
+def _resampling(prep: Prep, default: Image.Resampling) -> Image.Resampling:
     number = prep.get("resample")
     if number is None:
         return default
@@ -190,7 +199,7 @@ def _resampling(prep: Config, default: Image.Resampling) -> Image.Resampling:
         return Image.Resampling(number)
     except ValueError:
         known = ", ".join(f"{how.value} ({how.name.lower()})" for how in Image.Resampling)
-        raise DependencyMissing(
+        raise CheckpointError(
             f"the checkpoint asks for the resampling filter {number}, which Pillow does not have; it has {known}"
         ) from None
 
@@ -208,11 +217,11 @@ def _size(value: Any, default: int) -> Size:
 def _tower_tokens(size: Size, patch: int, config: Config) -> int:
     """Rows of a tower of CLIP's kind: `default` drops its first row, the class token where it has one."""
     has_class = str((config.get("vision_config") or {}).get("model_type", "clip")).startswith("clip")
-    dropped = bool(config.get("vision_feature_select_strategy", "default") == "default")
+    dropped = bool((config.get("vision_feature_select_strategy") or "default") == "default")
     return (size[0] // patch) * (size[1] // patch) + has_class - dropped
 
 
-def _pan_and_scan(prep: Config) -> PanAndScan:
+def _pan_and_scan(prep: Prep) -> PanAndScan:
     default = PanAndScan()
     return PanAndScan(
         prep.get("pan_and_scan_min_crop_size") or default.least_side,

@@ -21,7 +21,7 @@ Expansion = Callable[[str, ImageInput], str]
 # What --no-chat-template gives: the texts of all messages, with images where they stand.
 _PLAIN = (
     "{% for message in messages %}{% for part in message.content %}{{ part.text }}{% endfor %}"
-    "{% if not loop.last %}\n{% endif %}{% endfor %}"
+    "{{ '' if loop.last else '\\n' }}{% endfor %}"
 )
 _TEXT_KINDS = ("text", "input_text", "output_text")
 _IMAGE_KINDS = ("image", "image_url", "input_image")
@@ -75,8 +75,8 @@ class PromptSpec:
     replaces it, made of `token`, one for each row of features. `image` is what we write for an image where there is no
     template or it knows no images: the placeholder with the marks around it. `template` is the chat template of
     checkpoints that ship none, `plain` that of `--no-chat-template`: both see `messages`, whose content is always
-    parts (`text` of an image part is `image`), `image`, `bos_token` and the other named tokens. `surround` says
-    whether the tokenizer may add its BOS.
+    parts (`text` of an image part is `image`), `image`, `bos_token` and the other named tokens. Jinja drops a line
+    break after a block and at the very end: `{{ '\\n' }}` stays. `surround` says whether the tokenizer may add its BOS.
     """
 
     placeholder: str = ""

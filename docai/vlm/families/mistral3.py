@@ -46,5 +46,5 @@ FAMILY = Family(
     spec,
     nested_rules((*_JOIN, *TWO_LAYERS)),
     PromptSpec("[IMG]", "[IMG]", "[IMG]", MISTRAL, expand=Rows("[IMG_BREAK]", "[IMG_END]")),
-    pixtral_images(patch=14, edge=1540),
+    pixtral_images(patch=14, edge=1540, merge=2),
 )
