@@ -14,7 +14,17 @@ from docai import __version__
 from docai.cli.options import settings, takes
 from docai.cli.output import ReaderGone, put
 from docai.errors import DocaiError, ExitCode
-from docai.tasks.options import DetectOptions, DetectOutputOptions, OcrOptions, OutputOptions
+from docai.tasks.options import (
+    CaptionOptions,
+    ChatOptions,
+    DetectOptions,
+    DetectOutputOptions,
+    ModelOptions,
+    OcrOptions,
+    OutputOptions,
+    PictureOptions,
+)
+from docai.vlm.request import GenerationOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,6 +97,44 @@ def detect(
     from docai.cli.run_detect import run_detect
 
     _exit(run_detect(inputs or [], options, output, quiet=quiet, verbose=verbose))
+
+
+@app.command(epilog=_SETTINGS)
+@takes(ChatOptions, PictureOptions, ModelOptions, GenerationOptions)
+def chat(
+    options: ChatOptions,
+    pictures: PictureOptions,
+    model: ModelOptions,
+    generation: GenerationOptions,
+    inputs: Inputs = None,
+    as_json: AsJson = False,
+    verbose: Verbose = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Ask a model about images and documents."""
+    from docai.cli.chat import run_chat
+
+    words = inputs or []
+    _exit(run_chat(words, options, pictures, model, generation, as_json=as_json, quiet=quiet, verbose=verbose))
+
+
+@app.command(epilog=_SETTINGS)
+@takes(CaptionOptions, PictureOptions, ModelOptions, GenerationOptions)
+def caption(
+    options: CaptionOptions,
+    pictures: PictureOptions,
+    model: ModelOptions,
+    generation: GenerationOptions,
+    inputs: Inputs = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.", show_default=False)] = False,
+    verbose: Verbose = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Say what images show."""
+    from docai.cli.caption import run_caption
+
+    words = inputs or []
+    _exit(run_caption(words, options, pictures, model, generation, as_json=as_json, quiet=quiet, verbose=verbose))
 
 
 @app.command()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -56,8 +56,12 @@ def _parameters(cls: type) -> list[inspect.Parameter]:
 
 
 def _type_of(hint: Any) -> Any:
-    """What typer understands: a word for a choice of words, whose option class checks it."""
-    return str if get_origin(hint) is Literal else hint
+    """What typer understands: a word for a choice of words, whose option class checks it, and text for a mapping."""
+    if get_origin(hint) is Literal:
+        return str
+    kinds = get_args(hint)
+    plain = tuple(kind for kind in kinds if get_origin(kind) is not Mapping)
+    return hint if len(plain) == len(kinds) else Union[plain]  # noqa: UP007 - made of what is left
 
 
 def _declared(name: str, hint: Any, metadata: Mapping[str, Any]) -> Any:
@@ -92,12 +96,18 @@ def settings(command: Any, start: Path | None = None) -> dict[str, Any]:
         said = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"{path}: expected TOML: {error}") from error
-    tables = {name: _values(value) for name, value in said.items() if isinstance(value, dict)}
-    common = _values({name: value for name, value in said.items() if not isinstance(value, dict)})
+    tables = {name: _names(value) for name, value in said.items() if isinstance(value, dict)}
+    common = _names({name: value for name, value in said.items() if not isinstance(value, dict)})
     variables = {name: {p.name: p.envvar for p in sub.params} for name, sub in command.commands.items()}
+    several = {
+        name: {p.name for p in sub.params if getattr(p, "multiple", False)} for name, sub in command.commands.items()
+    }
     _check_names(path, variables, common, tables)
     return {
-        name: {key: value for key, value in common.items() if own.get(key) == variable_of(key)} | tables.get(name, {})
+        name: _values(
+            {key: value for key, value in common.items() if own.get(key) == variable_of(key)} | tables.get(name, {}),
+            several[name],
+        )
         for name, own in variables.items()
     }
 
@@ -120,7 +130,16 @@ def _check_names(
             raise UsageError(f"{path}: no command has an option {name!r}")
 
 
-def _values(values: dict[str, Any]) -> dict[str, Any]:
-    """Values as click takes them: a list of formats or labels is the words with commas."""
-    joined = {key: ",".join(map(str, v)) if isinstance(v, list) else v for key, v in values.items()}
-    return {key.replace("-", "_"): value for key, value in joined.items()}
+def _names(values: dict[str, Any]) -> dict[str, Any]:
+    return {key.replace("-", "_"): value for key, value in values.items()}
+
+
+def _values(values: dict[str, Any], several: Collection[str]) -> dict[str, Any]:
+    """Values as click takes them: a list for an option that may be repeated, else the words of it with commas."""
+    return {key: _value(value, several=key in several) for key, value in values.items()}
+
+
+def _value(value: Any, *, several: bool) -> Any:
+    if several:
+        return value if isinstance(value, list) else [value]
+    return ",".join(map(str, value)) if isinstance(value, list) else value

@@ -118,6 +118,76 @@ class OutputOptions:
         check(self)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelOptions:
+    """Which model answers, and how it is loaded."""
+
+    model: str | None = option(
+        None,
+        "The model: a folder, a repo id (org/name) or a short name.",
+        flags=("--model", "-m"),
+        variable="DOCAI_CHAT_MODEL",
+    )
+    dtype: Literal["float32", "bfloat16", "float16"] | None = option(
+        None,
+        "Type of the weights that are not quantized. Default: as they are, float32 on a CPU.",
+        choices=("float32", "bfloat16", "float16"),
+    )
+    revision: str | None = option(None, "Branch, tag or commit of the model's repo.")
+    offline: bool = option(False, "Never use the network.")
+    feature_cache: int = option(20, "Images whose features are kept; 0 is none.", least=0)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @property
+    def chosen(self) -> str:
+        """The model. Raises UsageError where none was named."""
+        if not self.model:
+            raise UsageError("expected a model: name a folder, a repo id or a short name with -m")
+        return self.model
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PictureOptions(InputOptions):
+    """Files for a model to look at: images, and the pages of PDFs."""
+
+    pages: str | None = option(None, "Pages of documents, counted from 1: 1-3,7,10-,last.")
+    dpi: int = option(144, "Resolution at which PDF pages are rendered.", least=18)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChatOptions:
+    """`docai chat`."""
+
+    prompt: str | None = option(
+        None,
+        "The question; - reads standard input. Without one: a conversation, or standard input where it is no terminal.",
+        flags=("--prompt", "-p"),
+    )
+    image: list[str] | None = option(None, "A file to look at, as the arguments are; may be repeated.")
+    max_images: int = option(16, "Most images of a conversation, pages of documents included.", least=1)
+    system: str | None = option(None, "What the model is told before the conversation.")
+    chat_template: bool = option(True, "Write the prompt as the model was taught to; without it, as it stands.")
+    show_thinking: bool = option(False, "Show what the model thinks before it answers.")
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CaptionOptions:
+    """`docai caption`."""
+
+    detail: Literal["short", "normal", "long"] = option(
+        "normal", "A sentence, a few, or all that can be seen.", choices=("short", "normal", "long")
+    )
+    prompt: str | None = option(None, "Ask for the captions in other words.", flags=("--prompt",))
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
 _RANGE = re.compile(r"^(\d+|last)?(-)?(\d+|last)?$")
 
 

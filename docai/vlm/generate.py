@@ -29,7 +29,6 @@ from docai.vlm.stream import Pieces
 from docai.vlm.structured import Grammar
 from docai.vlm.thinking import Thinking, ThinkingMarks
 
-MOST_TOKENS = 1024  # of an answer, where nothing else is said
 _MARKS = 4  # places of a prompt that can be come back to
 _SWEEP = 256  # steps between which MLX may hoard freed memory, as in mlx-lm
 
@@ -104,7 +103,7 @@ class Stream:
 
     def __init__(self, runtime: Runtime, request: Request, started: float) -> None:
         options = request.options
-        self._most = min(options.max_tokens or MOST_TOKENS, runtime.context - len(request.ids))
+        self._most = min(options.most_tokens, runtime.context - len(request.ids))
         self._runtime, self._request = runtime, request
         self._clock = Clock(started)
         thinking = Thinking(runtime.marks, request.ids, options.thinking_budget)

@@ -104,15 +104,28 @@ class Model:
         `template=False` leaves the chat template out. Other options are those of `GenerationOptions`. Raises a
         DocaiError for images that cannot be read or taken, and a prompt that is too long.
         """
+        return self.answer(
+            as_messages(prompt, len(images)), images, GenerationOptions(**options), template=template, tools=tools
+        )
+
+    def answer(
+        self,
+        messages: Sequence[Message],
+        images: Sequence[PictureLike],
+        options: GenerationOptions,
+        *,
+        template: bool = True,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Stream:
+        """The next turn of a conversation; `stream` with its options in one."""
         started = time.perf_counter()
-        chosen = GenerationOptions(**options)
-        messages = as_messages(prompt, len(images))
         if images and not self.sees:
             raise UsageError(f"model {self.name} was loaded without a vision tower (text-only checkpoint)")
         taken = [self._image(picture_of(image)) for image in images]
-        text = render(messages, self.tokenizer, self.family.prompt, template=template, tools=tools, **_thinking(chosen))
+        said = _thinking(options)
+        text = render(messages, self.tokenizer, self.family.prompt, template=template, tools=tools, **said)
         ids = encode(text, [image.input for image in taken], self.tokenizer, self.family.prompt)
-        return self._runtime.stream(Request(ids, taken, chosen, self._grammar(chosen)), started=started)
+        return self._runtime.stream(Request(ids, taken, options, self._grammar(options)), started=started)
 
     def _image(self, picture: Picture) -> RequestImage:
         """A picture of a request: what the cache has of it, or what the processor makes of it."""

@@ -29,11 +29,12 @@ DPI = 144  # at which pages of a PDF are rendered: a page is about 1200 x 1700 p
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Picture:
-    """One picture. `load` decodes it: RGB (H, W, 3)."""
+    """One picture. `load` decodes it: RGB (H, W, 3). `page`: where it stands in its document, from 0."""
 
     name: str
     key: Key
     load: Callable[[], Rgb]
+    page: int = 0
 
 
 PictureLike: TypeAlias = "Picture | str | Path | bytes | NDArray[np.uint8] | Image"
@@ -58,7 +59,7 @@ def pictures_of(source: Source, pages: Sequence[int], key: Key, dpi: int = DPI) 
         single = source.kind == "image" and source.page_count == 1
         own = key if single else (*key, "page", index, dpi if source.kind == "pdf" else 0)
         name = source.name if source.page_count == 1 else f"{source.name}, page {index + 1}"
-        return Picture(name, own, lambda: source.page(index).pixels(dpi))
+        return Picture(name, own, lambda: source.page(index).pixels(dpi), index)
 
     return [page(index) for index in pages]
 

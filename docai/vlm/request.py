@@ -11,6 +11,8 @@ from typing import Any, Literal
 from docai.errors import InputError, UsageError
 from docai.options import check, option
 
+MOST_TOKENS = 1024  # of an answer, where nothing else is said
+
 FinishReason = Literal["stop", "length", "loop", "cancelled"]
 
 
@@ -90,6 +92,11 @@ class GenerationOptions(Sampling):
             raise UsageError("kv_bits and kv_window do not go together; leave one of them out")
         if "" in self.stops:
             raise UsageError("stop: expected text; got nothing")
+
+    @property
+    def most_tokens(self) -> int:
+        """The most tokens of an answer."""
+        return self.max_tokens or MOST_TOKENS
 
     @property
     def stops(self) -> tuple[str, ...]:

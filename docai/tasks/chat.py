@@ -1,0 +1,99 @@
+"""`docai chat`: a conversation with a model about pictures and pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from docai.vlm.model import Model
+    from docai.vlm.pictures import Picture
+    from docai.vlm.request import Generation, GenerationOptions, Piece
+
+
+class Chat:
+    """A conversation. Pictures that are added belong to the next question; the model sees them in all later turns."""
+
+    def __init__(
+        self, model: Model, options: GenerationOptions, *, system: str | None = None, template: bool = True
+    ) -> None:
+        self.model = model
+        self._options, self._system, self._template = options, system, template
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all turns and pictures."""
+        self._turns: list[dict[str, Any]] = []
+        self._pictures: list[Picture] = []
+        self._added: list[Picture] = []
+        if self._system:
+            self._turns.append({"role": "system", "content": self._system})
+
+    @property
+    def pictures(self) -> int:
+        """The number of pictures so far."""
+        return len(self._pictures) + len(self._added)
+
+    def add(self, pictures: Iterable[Picture]) -> None:
+        """Pictures for the next question."""
+        self._added += pictures
+
+    def ask(self, text: str, on_piece: Callable[[Piece], None] = lambda _: None) -> Generation:
+        """The answer to a question; `on_piece` hears of it as it comes.
+
+        An answer that is interrupted stays in the conversation as far as it came, and the KeyboardInterrupt goes on. A
+        question that fails leaves the conversation as it was.
+        """
+        turn = question_of(len(self._added), text)
+        pictures = [*self._pictures, *self._added]
+        stream = self.model.answer([*self._turns, turn], pictures, self._options, template=self._template)
+        try:
+            for piece in stream:
+                on_piece(piece)
+        except KeyboardInterrupt:
+            stream.close()
+            if stream.result.tokens:
+                self._took(turn, stream.result)
+            raise
+        self._took(turn, stream.result)
+        return stream.result
+
+    def _took(self, turn: dict[str, Any], answer: Generation) -> None:
+        self._turns += [turn, {"role": "assistant", "content": answer.text}]
+        self._pictures += self._added
+        self._added = []
+
+
+def question_of(pictures: int, text: str) -> dict[str, Any]:
+    """A question as a message, with its pictures before it."""
+    if not pictures:
+        return {"role": "user", "content": text}
+    parts = [*({"type": "image"} for _ in range(pictures)), {"type": "text", "text": text}]
+    return {"role": "user", "content": parts}
+
+
+def answer_json(answer: Generation, model: str) -> dict[str, Any]:
+    """An answer as `--json` prints it."""
+    said: dict[str, Any] = {
+        "model": model,
+        "text": answer.text,
+        "finish_reason": answer.finish_reason,
+        "thinking": answer.thinking or None,
+        "usage": asdict(answer.usage),
+        "timings": {name: round(seconds, 4) for name, seconds in asdict(answer.timings).items()},
+        "seed": answer.seed,
+        "logprobs": None if answer.logprobs is None else [asdict(logprob) for logprob in answer.logprobs],
+    }
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def remarks(answer: Generation, options: GenerationOptions) -> list[str]:
+    """What is worth telling of how an answer ended."""
+    if answer.finish_reason == "loop":
+        return ["the answer was ended because it only repeated itself (--no-loop-guard lets it go on)"]
+    if answer.finish_reason != "length":
+        return []
+    if answer.usage.generated < options.most_tokens:
+        return ["the answer ends here because the model's context is full"]
+    return [f"the answer ends after {answer.usage.generated} tokens; raise --max-tokens for more"]

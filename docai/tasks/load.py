@@ -1,0 +1,55 @@
+"""`docai.load`: a model for Python. MLX is brought in here, so that naming it costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from docai.tasks.options import ModelOptions
+
+if TYPE_CHECKING:
+    from docai.vlm.model import Model
+
+
+def load(
+    model: str,
+    *,
+    dtype: str | None = None,
+    revision: str | None = None,
+    offline: bool = False,
+    feature_cache: int = 20,
+    prefix_cache: int = 1,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Model:
+    """A model of a folder, a repo id or a short name, ready to answer: `.generate(prompt, images)`, `.stream(...)`.
+
+    `dtype`: float32, bfloat16 or float16 for weights that are not quantized. `feature_cache`: images whose features are
+    kept, `prefix_cache`: prompts whose beginnings are; 0 is none. `on_progress` is told bytes loaded and bytes in all.
+    Raises DependencyMissing where MLX or the model is not there, LimitExceeded where it does not fit into memory.
+    """
+    from docai.checkpoint.backend import require_mlx
+
+    require_mlx()
+    from docai.vlm.model import open_model
+
+    return open_model(
+        str(model),
+        dtype=dtype,
+        revision=revision,
+        offline=offline,
+        feature_cache=feature_cache,
+        prefix_cache=prefix_cache,
+        on_progress=on_progress,
+    )
+
+
+def load_chosen(options: ModelOptions, on_progress: Callable[[int, int], None] | None = None) -> Model:
+    """The model that options name."""
+    return load(
+        options.chosen,
+        dtype=options.dtype,
+        revision=options.revision,
+        offline=options.offline,
+        feature_cache=options.feature_cache,
+        on_progress=on_progress,
+    )
