@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mlx.utils import tree_flatten
+from safetensors.numpy import save_file
 
 from docai.checkpoint.checkpoint import read_checkpoint
 from docai.checkpoint.dialect import own_names_matched
@@ -26,10 +27,8 @@ from docai.vlm.positions import MropeSpec
 from docai.vlm.spec import ModelSpec
 from tests.parity.stored import case_of, images_of, logits, quantized, weights_of, written
 
-PARITY = Path(__file__).parent / "parity" / "cases"
 KINDS = ["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"]
 EXPORTS = [f"{kind}-mlx" for kind in KINDS]
-Tensors = dict[str, np.ndarray]
 
 
 def parts_of(name: str) -> tuple[dict[str, Any], dict[str, np.ndarray], list[int], list[ImageInput]]:
@@ -152,7 +151,7 @@ def test_sections_have_to_fit_a_head() -> None:
 @pytest.mark.parametrize("sees", [True, False])
 def test_no_rule_matches_a_name_of_ours(config: dict[str, Any], sees: bool) -> None:
     spec = spec_of(config if sees else {**config, "vision_config": None})
-    ours = [name for name, _ in tree_flatten(Network(spec_of(config)).parameters())]
+    ours = [name for name, _ in tree_flatten(Network(spec).parameters())]
     for rules in family_of(config).rules.values():
         assert own_names_matched(rules(spec), ours) == []
 
@@ -199,6 +198,18 @@ def test_an_index_without_a_tower_is_text_only(name: str, tmp_path: Path) -> Non
     network = load_network(written(tmp_path, config, left))
     assert network.spec.vision is None
     assert logits(network, [t for t in tokens if t < 90]).shape[1] == 100
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_our_own_checkpoints_may_be_loaded_text_only(name: str, tmp_path: Path) -> None:
+    config, weights, tokens, _ = parts_of(name)
+    whole, words = load_network(written(tmp_path / "whole", config, weights)), [t for t in tokens if t < 90]
+    ours = {key: np.array(array) for key, array in tree_flatten(whole.parameters())}
+    folder = written(tmp_path / "ours", {**config, "language_model_only": True}, ours)
+    save_file(ours, folder / "model.safetensors", {"format": "docai"})
+    network = load_network(folder)
+    assert network.spec.vision is None
+    np.testing.assert_array_equal(logits(network, words), logits(whole, words))
 
 
 def test_half_a_tower_is_an_error(tmp_path: Path) -> None:

@@ -27,10 +27,7 @@ QWEN_2 = {
 }  # fmt: skip
 QWEN_2_SECTIONS = (16, 24, 24)
 _SYSTEM = "{% if loop.first and message.role != 'system' %}<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n"
-_TURNS = (
-    "<|im_start|>{{ message.role }}\n{% for part in message.content %}"
-    "{% if part.type == 'image' %}{{ image }}{% else %}{{ part.text }}{% endif %}{% endfor %}<|im_end|>\n"
-)
+_TURNS = "<|im_start|>{{ message.role }}\n{% for part in message.content %}{{ part.text }}{% endfor %}<|im_end|>\n"
 _ANSWER = "<|im_start|>assistant{{ '\\n' }}"  # Jinja would drop a bare line break
 
 
@@ -150,7 +147,13 @@ def rules(spec: ModelSpec, names: Names, mlp: Pairs, merger: Pairs) -> tuple[Rul
     )
 
 
+def own_rules(spec: ModelSpec) -> tuple[Rule, ...]:
+    """Checkpoints that we wrote have our names; one that is loaded without its tower leaves it out."""
+    return () if spec.vision is not None else (Drop("vision.{rest}"), Drop("connector.{rest}"))
+
+
 def dialects(mlp: Pairs, merger: Pairs, hub: Names = FLAT) -> dict[str, Rules]:
     """The rules of every dialect. `hub`: the names of the first files; transformers nests the same modules deeper."""
     named = {"hf": hub, "transformers": NESTED, "mlx": MLX}
-    return {dialect: partial(rules, names=names, mlp=mlp, merger=merger) for dialect, names in named.items()}
+    foreign = {dialect: partial(rules, names=names, mlp=mlp, merger=merger) for dialect, names in named.items()}
+    return {**foreign, "docai": own_rules}
