@@ -26,7 +26,7 @@ from docai.checkpoint.recipes import RECIPES
 from docai.errors import CheckpointError, DocaiError, OutputError, UsageError
 
 _REPO = re.compile(r"[\w.-]+/[\w.-]+(?::[\w.-]+)?")
-_BESIDE = (".json", ".jinja", ".txt", ".model", ".tiktoken")  # config, tokenizer, template, processor
+BESIDE = (".json", ".jinja", ".txt", ".model", ".tiktoken")  # config, tokenizer, template, processor
 # GGUF files whose blocks MLX keeps, best first.
 _GGUF_KINDS = ("Q8_0", "Q4_1", "Q4_0", "F16", "BF16")
 _GIT_SHA1, _SHA256 = 40, 64  # hex digits: the hub names small files by the first, large ones by the second
@@ -157,7 +157,7 @@ def _listed(repo: str, revision: str | None) -> list[RepoFile]:
 
 def needed_files(files: Sequence[RepoFile], place: Place) -> list[RepoFile]:
     """The files of a repo that a model is made of. Raises CheckpointError where it has no weights to load."""
-    beside = [f for f in files if f.name.endswith(_BESIDE)]
+    beside = [f for f in files if f.name.endswith(BESIDE)]
     weights = [f for f in files if f.name.endswith(".safetensors")]
     ggufs = [f for f in files if f.name.endswith(".gguf")]
     if place.part or (ggufs and not weights):

@@ -33,8 +33,8 @@ class Mapped:
     map: WeightMap
 
     def nbytes(self, dtype: str) -> int:
-        """Bytes in memory where floats have the type `dtype` (a safetensors name), or `as stored`."""
-        return sum(_nbytes(weight, dtype) for weight in self.map.weights.values())
+        """Bytes in memory where floats have the type `dtype`, as safetensors spells it."""
+        return sum(weight_bytes(weight, dtype, weight.quantization) for weight in self.map.weights.values())
 
 
 def map_weights(checkpoint: Checkpoint, rules: Rules, spec: Any, expected: Mapping[str, Shape]) -> Mapped:
@@ -101,7 +101,7 @@ def load_dtype(checkpoint: Checkpoint, dtype: str | None = None) -> str:
     most = max(stored, key=stored.count, default="BF16")
     text = checkpoint.config.get("text_config") or {}
     said = [c.get(key) for c in (checkpoint.config, text) for key in ("dtype", "torch_dtype")]
-    meant = next((DTYPES[name] for name in said if name in DTYPES), "BF16")
+    meant = next((DTYPES[name] for name in said if name in DTYPES), "F32")
     return meant if most in ("F32", "F64") else most
 
 
@@ -143,14 +143,12 @@ def shapes_of(module: nn.Module) -> dict[str, Shape]:
     return {name: tuple(array.shape) for name, array in flat}
 
 
-def _nbytes(weight: Weight, dtype: str) -> int:
-    how = weight.quantization
+def weight_bytes(weight: Weight, dtype: str, how: Quantization | None) -> int:
+    """Bytes of a weight that is packed as `how`, where floats have the type `dtype`."""
     if how is None:
-        kind = dtype if weight.dtype in FLOATS and dtype in BITS else weight.dtype
-        return weight.size * BITS[kind] // 8
+        return weight.size * BITS[dtype if weight.dtype in FLOATS else weight.dtype] // 8
     groups = weight.size // how.group_size
-    extra = 2 * groups * BITS[dtype if dtype in BITS else weight.dtype] // 8 if how.has_biases else groups
-    return weight.size * how.bits // 8 + extra
+    return weight.size * how.bits // 8 + groups * (2 * BITS[dtype] // 8 if how.has_biases else 1)
 
 
 def _quantize_layers(module: nn.Module, found: WeightMap) -> None:
@@ -161,16 +159,12 @@ def _quantize_layers(module: nn.Module, found: WeightMap) -> None:
 
     def how(path: str, _: nn.Module) -> bool | dict[str, Any]:
         said = packed.pop(path, None)
-        return _arguments(said) if said else False
+        return said.arguments if said else False
 
     if packed:
         nn.quantize(module, class_predicate=how)
     if packed:
         raise CheckpointError(f"{next(iter(packed))}.weight is quantized, but is no matrix that can be")
-
-
-def _arguments(how: Quantization) -> dict[str, Any]:
-    return {"group_size": how.group_size, "bits": how.bits, "mode": how.mode}
 
 
 def _batches(found: WeightMap, checkpoint: Checkpoint, dtype: str) -> Iterator[tuple[list[tuple[str, Any]], int]]:
@@ -182,7 +176,7 @@ def _batches(found: WeightMap, checkpoint: Checkpoint, dtype: str) -> Iterator[t
     for name, weight in found.weights.items():
         for part, array in weight.parts(source.take, mx).items():
             batch.append((sibling(name, part), _as(mx, array, wanted)))
-        size += _nbytes(weight, dtype)
+        size += weight_bytes(weight, dtype, weight.quantization)
         if size >= _BATCH:
             yield batch, size
             batch, size = [], 0

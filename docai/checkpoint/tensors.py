@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from typing import Any
 
 # Bits of an element, by the names that safetensors gives its types.
 BITS = {
@@ -31,6 +32,11 @@ class Quantization:
     def has_biases(self) -> bool:
         """Whether each group has an offset beside its scale; the float modes have none."""
         return self.mode == "affine"
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """As MLX's functions and configs have it."""
+        return {"group_size": self.group_size, "bits": self.bits, "mode": self.mode}
 
     def __str__(self) -> str:
         return f"{self.bits} bit {self.mode}, groups of {self.group_size}"

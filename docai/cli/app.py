@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from docai import __version__
+from docai.cli.common import SETTINGS, AsJson, Quiet, Verbose, leave
+from docai.cli.models import models
 from docai.cli.options import settings, takes
 from docai.cli.output import ReaderGone, put
 from docai.errors import DocaiError, ExitCode
@@ -29,32 +31,20 @@ from docai.vlm.request import GenerationOptions
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_SETTINGS = "Each option is read from DOCAI_NAME in the environment, too, and from docai.toml (upwards from here)."
-
 app = typer.Typer(
     name="docai",
     rich_markup_mode=None,  # rich doubles the time that help takes
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Text, structure and answers out of PDFs, scans and photos, on your own machine.",
-    epilog=_SETTINGS,
+    epilog=SETTINGS,
 )
+
+app.add_typer(models)
 
 Inputs = Annotated[
     list[str] | None, typer.Argument(help="Files, folders or patterns; - reads standard input.", show_default=False)
 ]
-Verbose = Annotated[
-    int,
-    typer.Option(
-        "--verbose", "-v", count=True, help="Say more; -vv shows tracebacks.", envvar="DOCAI_VERBOSE",
-        show_envvar=False, show_default=False,
-    ),
-]  # fmt: skip
-Quiet = Annotated[
-    bool,
-    typer.Option("--quiet", "-q", help="Say errors only.", envvar="DOCAI_QUIET", show_envvar=False, show_default=False),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.", show_default=False)]
 
 
 def _show_version(wanted: bool) -> None:
@@ -73,7 +63,7 @@ def root(
     """Text, structure and answers out of PDFs, scans and photos, on your own machine."""
 
 
-@app.command(epilog=_SETTINGS)
+@app.command(epilog=SETTINGS)
 @takes(OcrOptions, OutputOptions)
 def ocr(
     options: OcrOptions, output: OutputOptions, inputs: Inputs = None, verbose: Verbose = 0, quiet: Quiet = False
@@ -81,10 +71,10 @@ def ocr(
     """Turn documents into text and structure."""
     from docai.cli.run import run_ocr
 
-    _exit(run_ocr(inputs or [], options, output, quiet=quiet, verbose=verbose))
+    leave(run_ocr(inputs or [], options, output, quiet=quiet, verbose=verbose))
 
 
-@app.command(epilog=_SETTINGS)
+@app.command(epilog=SETTINGS)
 @takes(DetectOptions, DetectOutputOptions)
 def detect(
     options: DetectOptions,
@@ -96,10 +86,10 @@ def detect(
     """Find the regions of pages, and their order."""
     from docai.cli.run_detect import run_detect
 
-    _exit(run_detect(inputs or [], options, output, quiet=quiet, verbose=verbose))
+    leave(run_detect(inputs or [], options, output, quiet=quiet, verbose=verbose))
 
 
-@app.command(epilog=_SETTINGS)
+@app.command(epilog=SETTINGS)
 @takes(ChatOptions, PictureOptions, ModelOptions, GenerationOptions)
 def chat(
     options: ChatOptions,
@@ -115,10 +105,10 @@ def chat(
     from docai.cli.chat import run_chat
 
     words = inputs or []
-    _exit(run_chat(words, options, pictures, model, generation, as_json=as_json, quiet=quiet, verbose=verbose))
+    leave(run_chat(words, options, pictures, model, generation, as_json=as_json, quiet=quiet, verbose=verbose))
 
 
-@app.command(epilog=_SETTINGS)
+@app.command(epilog=SETTINGS)
 @takes(CaptionOptions, PictureOptions, ModelOptions, GenerationOptions)
 def caption(
     options: CaptionOptions,
@@ -134,7 +124,7 @@ def caption(
     from docai.cli.caption import run_caption
 
     words = inputs or []
-    _exit(run_caption(words, options, pictures, model, generation, as_json=as_json, quiet=quiet, verbose=verbose))
+    leave(run_caption(words, options, pictures, model, generation, as_json=as_json, quiet=quiet, verbose=verbose))
 
 
 @app.command()
@@ -144,7 +134,7 @@ def doctor(as_json: AsJson = False, verbose: Verbose = 0) -> None:  # noqa: ARG0
 
     found = findings()
     put((report_json(found) if as_json else report(found)) + "\n")
-    _exit(exit_code(found))
+    leave(exit_code(found))
 
 
 @app.command(name="eval")
@@ -160,11 +150,6 @@ def evaluate(
 
     scores = measure(predicted, truth)
     put((table_json(scores) if as_json else table(scores)) + "\n")
-
-
-def _exit(code: int) -> None:
-    if code:
-        raise typer.Exit(code)
 
 
 def bare_layout(arguments: Sequence[str]) -> list[str]:
