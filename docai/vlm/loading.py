@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from docai.vlm.config import Config
 from docai.vlm.families import Family, family_of
 from docai.vlm.network import Network
 from docai.vlm.spec import ModelSpec
+
+_LOG = logging.getLogger(__name__)
 
 
 def resolve(checkpoint: Checkpoint) -> tuple[Family, ModelSpec]:
@@ -38,6 +41,8 @@ def load_network(
     if isinstance(checkpoint, Path):
         checkpoint = read_checkpoint(checkpoint)
     family, spec = resolve(checkpoint)
+    for notice in spec.notices:
+        _LOG.warning("%s: %s", checkpoint.name, notice)
     network = Network(spec)
     load_into(network, checkpoint, family.rules, spec, dtype=dtype, on_progress=on_progress)
     return network
