@@ -167,6 +167,13 @@ def test_a_broken_tiktoken_line_is_named(tmp_path: Path) -> None:
         load(tmp_path)
 
 
+@pytest.mark.parametrize("text", ["[]", "{}", '{"config": {"pattern": "a"}, "special_tokens": [], "vocab": [{}]}', "{"])
+def test_a_broken_tekken_file_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "tekken.json").write_text(text, encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"tekken\.json: cannot be read"):
+        load(tmp_path)
+
+
 def test_what_was_looked_for_is_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"no tokenizer: expected tokenizer\.json, tokenizer\.model"):
         load(tmp_path)

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer, normalizers
 
 from docai.checkpoint.vocab import byte_level as words
 from docai.checkpoint.vocab.sentencepiece import read_model, sentencepiece_tokenizer
+from docai.checkpoint.vocab.tekken import read_tekken
 from docai.checkpoint.vocab.tiktoken import read_tiktoken
 from docai.errors import CheckpointError
 
@@ -56,11 +57,13 @@ def read_vocabulary(files: Files, config: Mapping[str, Any]) -> Vocabulary:
     for name in TIKTOKEN:
         if path := files.file(name):
             return Vocabulary(read_tiktoken(path.read_bytes(), name))
+    if text := files.text_file("tekken.json"):
+        return Vocabulary(read_tekken(text), {"bos_token": "<s>", "eos_token": "</s>"}, adds_bos=True)
     if (vocab := files.text_file("vocab.json")) and (merges := files.text_file("merges.txt")):
         return Vocabulary(_vocab_and_merges(vocab, merges, config))
     raise CheckpointError(
-        "the checkpoint has no tokenizer: expected tokenizer.json, tokenizer.model, vocab.json with merges.txt, or "
-        f"one of {', '.join(TIKTOKEN)} beside the weights"
+        "the checkpoint has no tokenizer: expected tokenizer.json, tokenizer.model, tekken.json, "
+        f"vocab.json with merges.txt, or one of {', '.join(TIKTOKEN)} beside the weights"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Mapping, Sequence
 
 from tokenizers import AddedToken, Tokenizer
 
@@ -29,15 +30,16 @@ def read_tiktoken(data: bytes, name: str) -> Tokenizer:
     return tokenizer
 
 
-def tiktoken_tokenizer(ranks: dict[bytes, int], split: str) -> Tokenizer:
-    """The tokenizer in which `ranks` says both the id of a token and which pair is merged first."""
+def tiktoken_tokenizer(ranks: Mapping[bytes, int], split: str, before: Sequence[str] = ()) -> Tokenizer:
+    """The tokenizer in which `ranks` says which pair is merged first, and the id of a token after those `before`."""
     letters = spelling()
 
     def spelled(token: bytes) -> str:
         return "".join(letters[byte] for byte in token)
 
     merges = [(spelled(left), spelled(right)) for left, right in merges_of(ranks)]
-    vocab = {spelled(token): rank for token, rank in ranks.items()}
+    vocab = {token: number for number, token in enumerate(before)}
+    vocab |= {spelled(token): rank + len(before) for token, rank in ranks.items()}
     return byte_level(vocab, merges, split, whole_words=True)
 
 

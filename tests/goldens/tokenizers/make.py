@@ -19,8 +19,9 @@ import sentencepiece
 import tiktoken
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer, LlamaTokenizer, PreTrainedTokenizerFast
+from transformers.integrations.mistral.tokenizer import MistralConverter
 
-from docai.checkpoint.vocab.byte_level import LLAMA3, QWEN
+from docai.checkpoint.vocab.byte_level import LLAMA3, QWEN, TEKKEN
 from docai.checkpoint.vocab.tiktoken import QWEN_SPECIAL
 from tests.goldens.tokenizers.texts import CORPUS, MARKED, TEXTS
 
@@ -127,6 +128,27 @@ def tiktoken_files() -> None:
         expect(path, [encoding.encode_ordinary(text) for text in TEXTS], marked)
 
 
+def tekken() -> None:
+    """A tekken.json with more entries than its vocabulary has; by transformers' converter."""
+    path = folder("tekken")
+    letters = {letter: byte for byte, letter in _spelling().items()}
+    vocab = sorted(bpe().get_vocab().items(), key=lambda item: item[1])
+    tokens = [bytes(letters[char] for char in text) for text, _ in vocab]
+    special = ["<unk>", "<s>", "</s>", "[INST]", "[/INST]", "<|im_start|>", "<|im_end|>"]
+    data = {
+        "config": {"pattern": TEKKEN, "default_vocab_size": 480, "default_num_special_tokens": 10},
+        "vocab": [
+            {"rank": rank, "token_bytes": base64.b64encode(token).decode(), "token_str": None}
+            for rank, token in enumerate(tokens)
+        ],
+        "special_tokens": [{"rank": rank, "token_str": text, "is_control": True} for rank, text in enumerate(special)],
+    }
+    write(path / "tekken.json", data)
+    reference = MistralConverter(str(path / "tekken.json")).converted()
+    plain, marked = ([reference.encode(text).ids for text in texts] for texts in (TEXTS, MARKED))
+    expect(path, plain, [[1, *ids] for ids in marked])  # mistral-common puts BOS first
+
+
 def _spelling() -> dict[int, str]:
     from transformers.convert_slow_tokenizer import bytes_to_unicode
 
@@ -197,4 +219,5 @@ if __name__ == "__main__":
     tokenizer_json()
     vocab_and_merges()
     tiktoken_files()
+    tekken()
     sentencepiece_files()
