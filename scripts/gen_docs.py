@@ -37,14 +37,16 @@ def main() -> int:
 
 def page() -> str:
     """The whole page."""
-    return "\n".join([HEAD, *(section(command) for command in app.registered_commands)])
+    groups = [group.typer_instance for group in app.registered_groups if group.typer_instance]
+    inner = (section(command, f"{group.info.name} ") for group in groups for command in group.registered_commands)
+    return "\n".join([HEAD, *(section(command) for command in app.registered_commands), *inner])
 
 
-def section(command: CommandInfo) -> str:
+def section(command: CommandInfo, group: str = "") -> str:
     """What one command says about itself."""
     run = command.callback
     assert run is not None
-    name = command.name or run.__name__
+    name = group + (command.name or run.__name__)
     parameters = list(inspect.signature(run, eval_str=True).parameters.values())
     arguments = [p for p in parameters if isinstance(info(p), ArgumentInfo)]
     options = sorted((p for p in parameters if isinstance(info(p), OptionInfo)), key=is_limit)

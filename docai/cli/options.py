@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -87,7 +87,8 @@ def settings(command: Any, start: Path | None = None) -> dict[str, Any]:
     """Defaults for the commands under `command` from the nearest `docai.toml` upwards, as click takes them.
 
     Top-level keys are for every command that has the option in the same sense (that is, with the same environment
-    variable), tables for one command. Raises UsageError where the file is no TOML or names no option.
+    variable), tables for one command, as in [ocr] or [models.pull]. Raises UsageError where the file is no TOML or
+    names no option.
     """
     path = _settings_file((start or Path.cwd()).resolve())
     if path is None:
@@ -96,20 +97,41 @@ def settings(command: Any, start: Path | None = None) -> dict[str, Any]:
         said = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"{path}: expected TOML: {error}") from error
-    tables = {name: _names(value) for name, value in said.items() if isinstance(value, dict)}
+    commands = dict(_commands(command))
+    groups = {name.partition(".")[0] for name in commands if "." in name}
+    tables = dict(_tables(said, groups))
     common = _names({name: value for name, value in said.items() if not isinstance(value, dict)})
-    variables = {name: {p.name: p.envvar for p in sub.params} for name, sub in command.commands.items()}
-    several = {
-        name: {p.name for p in sub.params if getattr(p, "multiple", False)} for name, sub in command.commands.items()
-    }
+    variables = {name: {p.name: p.envvar for p in sub.params} for name, sub in commands.items()}
     _check_names(path, variables, common, tables)
-    return {
-        name: _values(
-            {key: value for key, value in common.items() if own.get(key) == variable_of(key)} | tables.get(name, {}),
-            several[name],
+    out: dict[str, Any] = {}
+    for name, sub in commands.items():
+        own = variables[name]
+        chosen = {key: value for key, value in common.items() if own.get(key) == variable_of(key)} | tables.get(
+            name, {}
         )
-        for name, own in variables.items()
-    }
+        group, _, inner = name.rpartition(".")
+        place = out.setdefault(group, {}) if group else out
+        place[inner] = _values(chosen, {p.name for p in sub.params if getattr(p, "multiple", False)})
+    return out
+
+
+def _commands(command: Any) -> Iterator[tuple[str, Any]]:
+    """The commands by name; those of a group as `models.pull`."""
+    for name, sub in command.commands.items():
+        if hasattr(sub, "commands"):
+            yield from ((f"{name}.{inner}", one) for inner, one in _commands(sub))
+        else:
+            yield name, sub
+
+
+def _tables(said: Mapping[str, Any], groups: Collection[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The tables of a file by the command that they are for: [models.pull] is within [models]."""
+    for name, value in said.items():
+        if isinstance(value, dict) and name in groups:
+            for inner, values in value.items():
+                yield f"{name}.{inner}", _names(values) if isinstance(values, dict) else {}
+        elif isinstance(value, dict):
+            yield name, _names(value)
 
 
 def _settings_file(folder: Path) -> Path | None:
@@ -124,7 +146,7 @@ def _check_names(
             raise UsageError(f"{path}: expected a table of {', '.join(known)}; got [{table}]")
         for name in values:
             if name not in known[table]:
-                raise UsageError(f"{path}: {table} has no option {name!r} (see docai {table} --help)")
+                raise UsageError(f"{path}: {table} has no option {name!r} (see docai {table.replace('.', ' ')} --help)")
     for name in common:
         if not any(name in names for names in known.values()):
             raise UsageError(f"{path}: no command has an option {name!r}")

@@ -14,7 +14,7 @@ from docai.options import option
 class ConvertOptions(LoadOptions):
     """`docai models convert`: what a checkpoint becomes."""
 
-    output: str = option("", "New folder.", flags=("--output", "-o"), variable="DOCAI_CONVERT_OUTPUT")
+    output: str | None = option(None, "New folder.", flags=("--output", "-o"), variable="DOCAI_CONVERT_OUTPUT")
     dtype: str | None = option(
         None,
         "Type of weights that are not quantized. Default: as stored.",

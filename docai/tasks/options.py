@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from docai.checkpoint.options import LoadOptions
 from docai.errors import UsageError
 from docai.options import check, option
 from docai.types import Limits
@@ -119,7 +120,7 @@ class OutputOptions:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ModelOptions:
+class ModelOptions(LoadOptions):
     """Which model answers, and how it is loaded."""
 
     model: str | None = option(
@@ -128,17 +129,7 @@ class ModelOptions:
         flags=("--model", "-m"),
         variable="DOCAI_CHAT_MODEL",
     )
-    dtype: Literal["float32", "bfloat16", "float16"] | None = option(
-        None,
-        "Type of the weights that are not quantized. Default: as they are, float32 on a CPU.",
-        choices=("float32", "bfloat16", "float16"),
-    )
-    revision: str | None = option(None, "Branch, tag or commit of the model's repo.")
-    offline: bool = option(False, "Never use the network.")
     feature_cache: int = option(20, "Images whose features are kept; 0 is none.", least=0)
-
-    def __post_init__(self) -> None:
-        check(self)
 
     @property
     def chosen(self) -> str:
