@@ -17,7 +17,9 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from docai.errors import DocaiError
     from docai.export.formats import export
+    from docai.tasks.caption import caption
     from docai.tasks.detect import detect
+    from docai.tasks.load import load
     from docai.tasks.ocr import ocr
     from docai.types import Block, Box, Document, Page, Region, Table
 
@@ -26,6 +28,8 @@ _LAZY = {
     "ocr": "docai.tasks.ocr",
     "detect": "docai.tasks.detect",
     "export": "docai.export.formats",
+    "caption": "docai.tasks.caption",
+    "load": "docai.tasks.load",
     "DocaiError": "docai.errors",
     "Block": "docai.types",
     "Box": "docai.types",

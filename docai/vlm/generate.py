@@ -253,7 +253,7 @@ class PromptReader:
         request, network, start = self._request, self._network, found.offset
         done = sum(span.start < start for span in self.layout.images)
         features = [image.features() for image in request.images[done:]]
-        clock.images_done()
+        clock.prepared()
         positions, self.shift = network.positions(request.ids, [image.input for image in request.images])
         left = None if positions is None else positions[:, start:]
         logits, self.marks = found.logits, found.marks[-_MARKS:]
@@ -300,10 +300,10 @@ class Clock:
     """When what happened to a request."""
 
     def __init__(self, started: float) -> None:
-        self._started = self._images = self._prompt = self._first = self._last = started
+        self._started = self._prepared = self._prompt = self._first = self._last = started
 
-    def images_done(self) -> None:
-        self._images = time.perf_counter()
+    def prepared(self) -> None:
+        self._prepared = time.perf_counter()
 
     def prompt_done(self) -> None:
         self._prompt = time.perf_counter()
@@ -316,8 +316,8 @@ class Clock:
     def timings(self) -> Timings:
         """The seconds of each part. What never began took none."""
         return Timings(
-            images_s=self._images - self._started,
-            prefill_s=max(0.0, self._prompt - self._images),
+            prepare_s=self._prepared - self._started,
+            prefill_s=max(0.0, self._prompt - self._prepared),
             first_token_s=max(0.0, self._first - self._started),
             decode_s=max(0.0, self._last - self._first),
         )

@@ -140,9 +140,9 @@ class TokenLogprob:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Seconds. `images_s` is for decoding, preparing and encoding images, `prefill_s` for reading the prompt."""
+    """Seconds: making the prompt (images decoded, prepared and encoded, the text put into tokens), then reading it."""
 
-    images_s: float = 0.0
+    prepare_s: float = 0.0
     prefill_s: float = 0.0
     first_token_s: float = 0.0  # from the call to the first token
     decode_s: float = 0.0
