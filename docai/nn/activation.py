@@ -1,4 +1,4 @@
-"""Activations by the names that checkpoints use, each fused with the gate it is multiplied with."""
+"""Activations by the names that checkpoints use, each one kernel, also with the gate it is multiplied with."""
 
 from __future__ import annotations
 
@@ -12,14 +12,20 @@ import mlx.nn as nn
 Activation = Callable[[mx.array], mx.array]
 
 
+@partial(mx.compile, shapeless=True)
 def quick_gelu(x: mx.array) -> mx.array:
     """x * sigmoid(1.702 x), CLIP's approximation."""
     return x * mx.sigmoid(1.702 * x)
 
 
+@partial(mx.compile, shapeless=True)
 def gelu_tanh(x: mx.array) -> mx.array:
-    """The tanh approximation (Hendrycks & Gimpel 2016, arXiv:1606.08415)."""
-    return 0.5 * x * (1 + mx.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    """The tanh approximation (Hendrycks & Gimpel 2016, arXiv:1606.08415), with (1 + tanh y) / 2 as sigmoid(2 y).
+
+    Computed in float32: a kernel reads and writes half precision, but need not round in between.
+    """
+    y = x.astype(mx.float32)
+    return (y * mx.sigmoid(math.sqrt(8 / math.pi) * (y + 0.044715 * y * y * y))).astype(x.dtype)
 
 
 def relu_squared(x: mx.array) -> mx.array:
