@@ -203,6 +203,7 @@ def test_a_missing_tower_is_an_error(tmp_path: Path) -> None:
     ("config", "change", "message"),
     [
         (LLAVA_7B, {"vision_config": {**CLIP_LARGE, "model_type": "sam"}}, "vision tower 'sam' is not supported"),
+        (LLAVA_7B, {"text_config": {"model_type": "gemma"}}, "text decoder 'gemma' is not supported here"),
         (LLAVA_7B, {"vision_feature_layer": 25}, "vision_feature_layer 25 is none of the tower's 24 layers"),
         (LLAVA_7B, {"vision_feature_layer": [-26, -1]}, "is none of the tower's 24 layers"),
         (PIXTRAL_12B, {"vision_feature_layer": [-2, -1]}, "expected one vision_feature_layer"),

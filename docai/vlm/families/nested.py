@@ -47,16 +47,22 @@ MISTRAL = (
 )
 
 
-def nested_decoder(config: Config, kind: str) -> DecoderSpec:
-    """The decoder of `text_config`; `kind` where it names none. A head is tied if either config says so."""
+def nested_decoder(config: Config, *kinds: str) -> DecoderSpec:
+    """The decoder of `text_config`, of one of these kinds; the first where it names none.
+
+    A head is tied if either config says so. Raises CheckpointError for another kind.
+    """
     text = config.section("text_config")
-    spec = decoder_spec(text, text.get("model_type", kind))
+    kind = text.get("model_type", kinds[0])
+    if kind not in kinds:
+        raise CheckpointError(f"text decoder {kind!r} is not supported here; supported: {', '.join(kinds)}")
+    spec = decoder_spec(text, kind)
     return replace(spec, tied=spec.tied or bool(config.get("tie_word_embeddings", False)))
 
 
 def llava_spec(config: Config, *, tiled: bool) -> ModelSpec:
     """CLIP or SigLIP, a projector of two layers and a decoder. `tiled`: see `ProjectorSpec`."""
-    decoder = nested_decoder(config, "llama")
+    decoder = nested_decoder(config, "llama", "mistral", "phi3", "qwen2", "qwen3")
     tower = vit_spec(
         vision_config(config),
         "clip_vision_model",

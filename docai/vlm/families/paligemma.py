@@ -23,7 +23,7 @@ _REQUEST = (
 
 
 def spec(config: Config) -> ModelSpec:
-    decoder = nested_decoder(config, "gemma")
+    decoder = nested_decoder(config, "gemma", "gemma2")
     tower = vit_spec(vision_config(config), "siglip_vision_model")
     projector = ProjectorSpec(tower.hidden, decoder.dims, activation=None)
     return ModelSpec(decoder, tower, projector, image_token(config, 256_000), image_mask="prompt")
