@@ -62,19 +62,14 @@ def cells_of(grid: Grid) -> Table:
     across = _across(grid)
     down = _down(grid)
     rectangles = _rectangles(grid, across, down)
+    ys, xs = grid.row_edges(), grid.column_edges()
     cells = []
     for r, c, h, w in rectangles:
         pieces = [p.piece for i in range(r, r + h) for j in range(c, c + w) for p in held.get((i, j), ())]
         if pieces:
-            cells.append(_cell(grid, (r, c, h, w), pieces))
+            box = Box(min(xs[c], xs[c + w]), min(ys[r], ys[r + h]), max(xs[c], xs[c + w]), max(ys[r], ys[r + h]))
+            cells.append(Cell(r, c, cell_text(pieces), box, h, w, r < grid.heads))
     return Table(len(grid.rows), grid.cols, tuple(cells))
-
-
-def _cell(grid: Grid, place: tuple[int, int, int, int], pieces: Sequence[Piece]) -> Cell:
-    r, c, h, w = place
-    ys, xs = grid.row_edges(), grid.column_edges()
-    box = Box(min(xs[c], xs[c + w]), min(ys[r], ys[r + h]), max(xs[c], xs[c + w]), max(ys[r], ys[r + h]))
-    return Cell(r, c, cell_text(pieces), box, h, w, r < grid.heads)
 
 
 def cell_text(pieces: Sequence[Piece]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -138,17 +138,23 @@ def _clips(items: list[Handle], container: _Container) -> Floats:
         points = [point.value for point in map(_get_clip_point, owners, repeat(number), repeat(0))]
         # objects that are drawn under one clip share its points
         sample = dict(zip(points, owners, strict=True))
-        boxes = {point: _clip_box(path, number, container) for point, path in sample.items()}
-        clips[which] = cut(clips[which], np.concatenate([boxes[point] for point in points]))
+        place = {point: n for n, point in enumerate(sample)}
+        boxes = _clip_boxes(list(sample.values()), number, container)
+        clips[which] = cut(clips[which], boxes[[place[point] for point in points]])
     return clips
 
 
-def _clip_box(path: Handle, number: int, container: _Container) -> Floats:
-    """The box (1, 4) around a clip as displayed; that of the container where it has no or too many points."""
-    count = _count_clip_points(path, number)
-    if not 0 < count <= _MOST_CLIP_POINTS:
-        return np.asarray([container.clip])
-    points = list(map(_get_clip_point, repeat(path), repeat(number), range(count)))
-    _, xy = table(_get_point, (points,), count, ctypes.c_float, pointers=2)
-    around = np.concatenate([xy.min(axis=0), xy.max(axis=0)]).astype(np.float64)[None]
-    return boxes_through(container.matrix, around)
+def _clip_boxes(paths: list[Handle], number: int, container: _Container) -> Floats:
+    """The boxes (n, 4) around clips as displayed; that of the container for one with no or too many points."""
+    counts = each(_count_clip_points, (paths, repeat(number)), "int64", len(paths))
+    counts[counts > _MOST_CLIP_POINTS] = 0
+    owners = chain.from_iterable(map(repeat, paths, counts.tolist()))
+    points = list(map(_get_clip_point, owners, repeat(number), chain.from_iterable(map(range, counts.tolist()))))
+    boxes = np.tile(np.asarray(container.clip, np.float64), (len(paths), 1))
+    some = np.flatnonzero(counts > 0)
+    if len(some):
+        _, xy = table(_get_point, (points,), len(points), ctypes.c_float, pointers=2)
+        first = (np.cumsum(counts) - counts)[some]
+        around = np.concatenate([np.minimum.reduceat(xy, first), np.maximum.reduceat(xy, first)], axis=1)
+        boxes[some] = boxes_through(container.matrix, around.astype(np.float64))
+    return boxes

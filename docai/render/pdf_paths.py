@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain, repeat
 
 import numpy as np
 import pypdfium2.raw as raw
@@ -170,11 +171,15 @@ def _read_pieces(paths: _Paths, counts: NDArray[np.int64]) -> tuple[_Pieces, Fla
     owner, kinds = owner[straight], kinds[straight]
     segments = [segments[i] for i in np.flatnonzero(straight).tolist()]
     _, xy = table(_get_point, (segments,), len(segments), ctypes.c_float, pointers=2)
-    closes = each(_get_segment_close, (segments,), "int32", len(segments)) != 0
     points = np.stack(mapped(paths.matrices[owner], *xy.T.astype(np.float64)), axis=1)
     points = np.nan_to_num(points, nan=0.0, posinf=1e9, neginf=-1e9)
     starts = (kinds == raw.FPDF_SEGMENT_MOVETO) | (np.diff(owner, prepend=-1) != 0)
-    return _split(owner, points, closes | paths.filled[owner], starts), curved
+    closes = paths.filled[owner]
+    ends = np.append(starts[1:], True)[: len(starts)]  # only there a subpath can close
+    asked = np.flatnonzero(ends & ~closes)
+    last = [segments[i] for i in asked.tolist()]
+    closes[asked] = each(_get_segment_close, (last,), "int32", len(last)) != 0
+    return _split(owner, points, closes, starts), curved
 
 
 def _curved_early(handles: list[Handle], counts: NDArray[np.int64]) -> Flags:
@@ -189,7 +194,7 @@ def _segments(handles: list[Handle], counts: NDArray[np.int64]) -> tuple[Indices
     """(path, segment, kind of segment) of every segment."""
     owner = np.repeat(np.arange(len(handles)), counts)
     number = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
-    segments = list(map(_get_segment, (handles[i] for i in owner.tolist()), number.tolist()))
+    segments = list(map(_get_segment, chain.from_iterable(map(repeat, handles, counts.tolist())), number.tolist()))
     return owner, segments, each(_get_segment_type, (segments,), "int32", len(segments))
 
 

@@ -242,7 +242,9 @@ def _boxes(rects: NDArray[np.float32], runs: _Runs, frame: Frame) -> NDArray[np.
     _straighten(boxes, np.flatnonzero(upright & (angle == 0)), base[:, 1], runs.slant[of])
     ascent = np.where(runs.mirrored[of], -size, size)
     for turned, low, sign in ((0, 1, 1), (180, 1, -1), (90, 0, -1), (270, 0, 1)):
-        rows = upright & (np.abs((angle - turned + 180) % 360 - 180) <= 10)
+        rows = np.flatnonzero(upright & (np.abs((angle - turned + 180) % 360 - 180) <= 10))
+        if not len(rows):
+            continue
         line, height = base[rows, low], sign * ascent[rows]
         edges = line - _ASCENT * height, line + _DESCENT * height
         boxes[rows, low], boxes[rows, low + 2] = np.minimum(*edges), np.maximum(*edges)
