@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from docai.preprocess.inputs import Pixels
 from docai.preprocess.normalize import CLIP_MEAN, CLIP_STD, Normalization
@@ -59,6 +61,36 @@ def test_longest_edge_gives_whole_patches_within_the_edge(size: tuple[int, int])
     for side in longest_edge(size, 1024, 16):
         assert side % 16 == 0
         assert 16 <= side <= 1024
+
+
+SIDES = st.tuples(st.integers(1, 5000), st.integers(1, 5000))
+
+
+@given(SIDES, st.sampled_from([28, 32]))
+def test_smart_resize_keeps_bounds_and_shape(size: tuple[int, int], factor: int) -> None:
+    if max(size) > 200 * min(size):
+        return
+    height, width = smart_resize(size, factor, least=56 * 56, most=1 << 20)
+    assert height % factor == width % factor == 0
+    assert height * width >= 56 * 56
+    assert height * width <= 1 << 20 or min(height, width) == factor  # no side is less than a block
+    if min(size) > 4 * factor:
+        assert 0.7 < (height / width) / (size[0] / size[1]) < 1.4
+
+
+@given(SIDES)
+def test_tiles_hold_the_picture(size: tuple[int, int]) -> None:
+    choices = [(336, 672), (672, 336), (672, 672), (1008, 336), (336, 1008)]
+    target = best_resolution(size, choices)
+    assert target in choices
+    height, width = fit_within(size, target)
+    assert 1 <= height <= target[0]
+    assert 1 <= width <= target[1]
+    assert height == target[0] or width == target[1]
+    top, left, rows, columns = unpadded(size, (target[0] // 14, target[1] // 14))
+    assert min(top, left) == 0 <= min(rows, columns)
+    assert 2 * top + rows == target[0] // 14
+    assert 2 * left + columns == target[1] // 14
 
 
 def test_best_resolution_keeps_pixels_then_wastes_few() -> None:

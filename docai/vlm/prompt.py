@@ -108,7 +108,6 @@ def render(
         raise UsageError("messages: expected at least one, got none")
     variables = {
         **tokenizer.named,
-        "image": spec.image,
         "tools": _plain(tools),
         "documents": None,
         "add_generation_prompt": add_generation_prompt,
@@ -119,7 +118,7 @@ def render(
         forms = Forms(source, spec, tuple(tokenizer.named.items()))
         return render_template(source, {**variables, "messages": [forms.fit(turn) for turn in turns]})
     own = spec.template if template else spec.plain
-    return render_template(own or spec.plain or _PLAIN, {**variables, "messages": turns})
+    return render_template(own or spec.plain or _PLAIN, {**variables, "messages": turns, "image": spec.image})
 
 
 def encode(text: str, images: Sequence[ImageInput], tokenizer: Tokenizer, spec: PromptSpec) -> list[int]:
