@@ -82,7 +82,7 @@ def unpacked(tensors: Mapping[str, mx.array], how: Mapping[str, Quantization]) -
 
 def logits(folder: Path, **options: Any) -> mx.array:
     network = load_network(folder, **options)
-    return network.decoder.logits(network.prefill(network.prompt([5, 17, 93, 4]), network.caches()))
+    return network.decoder.logits(network.prefill(network.prompt([5, 17, 61, 4]), network.caches()))
 
 
 def setting(how: Quantization) -> dict[str, Any]:

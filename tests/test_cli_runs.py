@@ -71,7 +71,9 @@ def test_help_names_the_commands_that_there_are(capsys: pytest.CaptureFixture[st
     assert run("--help") == ExitCode.OK
     listed = re.search(r"Commands:\n((?:  \w+ .*\n)+)", capsys.readouterr().out)
     assert listed
-    assert re.findall(r"^  (\w+) ", listed[1], re.MULTILINE) == ["ocr", "detect", "doctor", "eval"]
+    assert re.findall(r"^  (\w+) ", listed[1], re.MULTILINE) == [
+        "ocr", "detect", "chat", "caption", "doctor", "eval", "models",
+    ]  # fmt: skip
 
 
 def test_help_names_every_format(capsys: pytest.CaptureFixture[str]) -> None:
