@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,15 @@ def test_what_a_template_says_against_messages_is_passed_on() -> None:
     with pytest.raises(UsageError, match=r"refuses these messages: Conversation roles must alternate.*--no-chat-templ"):
         render(given, words, prompt_of(CASES["gemma3"]))
     assert render(given, words, prompt_of(CASES["gemma3"]), template=False) == "a\nb"
+
+
+def test_an_endless_template_is_ended_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("docai.vlm.template.MOST_SECONDS", 0.3)
+    endless = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+    started = time.monotonic()
+    with pytest.raises(CheckpointError, match="runs for more than"):
+        render(ONE.messages, tokenizer(CASES["llava"], endless), LLAVA)
+    assert time.monotonic() - started < 5
 
 
 @pytest.mark.parametrize(("places", "count"), [(0, 1), (1, 0), (2, 1), (1, 3)])

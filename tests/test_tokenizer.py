@@ -106,6 +106,21 @@ def test_the_template_is_found(files: dict[str, str], template: str | None) -> N
     assert load(Path("nowhere"), made=made).chat_template == template
 
 
+@pytest.mark.parametrize(
+    "config", [{"added_tokens_decoder": {"x": {}}}, {"added_tokens_decoder": {"1": "text"}}], ids=["id", "token"]
+)
+def test_added_tokens_that_are_none_are_named(config: dict[str, Any]) -> None:
+    text = (GOLDENS / "tokenizer_json" / "tokenizer.json").read_text(encoding="utf-8")
+    with pytest.raises(CheckpointError, match="expected"):
+        load(Path("nowhere"), made={"tokenizer.json": text, "tokenizer_config.json": json.dumps(config)})
+
+
+def test_templates_without_names_are_none() -> None:
+    text = (GOLDENS / "tokenizer_json" / "tokenizer.json").read_text(encoding="utf-8")
+    config = json.dumps({"chat_template": ["x", {"name": "default"}]})
+    assert load(Path("nowhere"), made={"tokenizer.json": text, "tokenizer_config.json": config}).chat_template is None
+
+
 def test_legacy_gives_each_text_its_space(tmp_path: Path) -> None:
     model = (GOLDENS / "llama_model" / "tokenizer.model").read_bytes()
     (tmp_path / "tokenizer.model").write_bytes(model)

@@ -13,12 +13,8 @@ from PIL import Image
 from docai.preprocess.inputs import Pixels, Rgb
 from docai.preprocess.sizes import Size
 
-NEAREST, LANCZOS, BILINEAR, BICUBIC = (
-    Image.Resampling.NEAREST,
-    Image.Resampling.LANCZOS,
-    Image.Resampling.BILINEAR,
-    Image.Resampling.BICUBIC,
-)  # preprocessor_config.json has them by number
+# preprocessor_config.json has filters by Pillow's numbers
+BILINEAR, BICUBIC = Image.Resampling.BILINEAR, Image.Resampling.BICUBIC
 
 
 def resize(rgb: Rgb, size: Size, how: Image.Resampling) -> Rgb:

@@ -12,7 +12,7 @@ from typing import Any
 
 from docai.errors import CheckpointError, DocaiError, UsageError
 from docai.preprocess.inputs import ImageInput
-from docai.vlm.template import render_template
+from docai.vlm.template import EndlessTemplate, render_template
 from docai.vlm.tokenizer import Tokenizer
 
 Message = Mapping[str, Any]  # role, content (a text, or parts of type text and image), and what else templates read
@@ -257,6 +257,8 @@ def _takes(source: str, placeholder: str, named: tuple[tuple[str, str], ...], ro
     for messages in _around(source, placeholder, named, {"role": role, "content": content}):
         try:
             text = render_template(source, {**variables, "messages": messages})
+        except EndlessTemplate:
+            raise
         except DocaiError:
             continue
         printed = str(content[-1]) in text or json.dumps(content[-1]) in text  # the list itself, not what it says

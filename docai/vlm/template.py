@@ -38,6 +38,10 @@ class TooMuch(Exception):
     """A template crosses a bound; the text says which."""
 
 
+class EndlessTemplate(CheckpointError):
+    """A template that would take more time or memory than it may, whatever it is given."""
+
+
 def render_template(source: str, variables: Mapping[str, Any]) -> str:
     """The text that a chat template makes of `variables`, all of them plain JSON values.
 
@@ -58,9 +62,9 @@ def render_template(source: str, variables: Mapping[str, Any]) -> str:
     except SecurityError as error:
         raise CheckpointError(f"the checkpoint's chat template does what a template may not: {error}") from error
     except TooMuch as error:
-        raise CheckpointError(f"the checkpoint's chat template {error}{_WAY_OUT}") from error
+        raise EndlessTemplate(f"the checkpoint's chat template {error}{_WAY_OUT}") from error
     except (RecursionError, MemoryError) as error:
-        raise CheckpointError(f"the checkpoint's chat template recurses or grows without end{_WAY_OUT}") from error
+        raise EndlessTemplate(f"the checkpoint's chat template recurses or grows without end{_WAY_OUT}") from error
     except Exception as error:  # whatever its program runs into
         raise UsageError(
             f"the checkpoint's chat template fails on these messages: {type(error).__name__}: {error}{_WAY_OUT}"

@@ -111,15 +111,22 @@ def _content(value: object) -> str | None:
 def _listed_tokens(checkpoint: HasFiles, config: Fields, tokens_map: Fields) -> Iterator[AddedToken]:
     """The tokens beside the vocabulary, in the order of their ids."""
     listed = config.get("added_tokens_decoder") or {}
-    for _, value in sorted(listed.items(), key=lambda item: int(item[0])):
+    for value in _by_id((number, value) for number, value in listed.items()):
         yield _added_token(value)
     if not listed:
         special = {*_named(tokens_map).values(), *_named(config).values(), *_extra(config), *_extra(tokens_map)}
         older = checkpoint.json_file("added_tokens.json") or {}
-        for text, _ in sorted(older.items(), key=lambda item: int(item[1])):
+        for text in _by_id((number, text) for text, number in older.items()):
             yield AddedToken(text, normalized=text not in special, special=text in special)
     for text in (*_extra(config), *_extra(tokens_map)):
         yield AddedToken(text, normalized=False, special=True)
+
+
+def _by_id(numbered: Iterable[tuple[Any, Any]]) -> list[Any]:
+    try:
+        return [value for _, value in sorted(numbered, key=lambda entry: int(entry[0]))]
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"the tokenizer's added tokens: expected numbers as their ids: {error}") from error
 
 
 def _extra(fields: Fields) -> list[str]:
@@ -156,7 +163,8 @@ def _templates(checkpoint: HasFiles, config: Fields) -> dict[str, str]:
     if isinstance(template, str):
         return {"default": template}
     named = template if isinstance(template, list) else []
-    return {str(entry["name"]): str(entry["template"]) for entry in named if {"name", "template"} <= entry.keys()}
+    entries = (entry for entry in named if isinstance(entry, Mapping) and {"name", "template"} <= entry.keys())
+    return {str(entry["name"]): str(entry["template"]) for entry in entries}
 
 
 def _stops(checkpoint: HasFiles, backend: Backend, named: Mapping[str, str]) -> frozenset[int]:
