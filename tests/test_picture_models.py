@@ -263,6 +263,18 @@ def test_a_tower_with_its_class_row() -> None:
     assert Vit(spec).encode(mx.zeros((2, 8, 8, 3))).shape == (2, 5, 8)
 
 
+@pytest.mark.parametrize("name", KINDS)
+def test_half_precision_stays_half_precision(name: str, tmp_path: Path) -> None:
+    folder = written(tmp_path, config_of(name), weights_of(name))
+    network, tokens, images = load_network(folder, dtype="bfloat16"), case_of(name)["tokens"], images_of(name)
+    features = network.encode(images)
+    hidden = network.prefill(network.prompt(tokens, features), network.caches())
+    assert {hidden.dtype, *(one.rows.dtype for one in features)} == {mx.bfloat16}
+    half = np.asarray(network.decoder.logits(hidden).astype(mx.float32))[0]
+    off = half - logits(load_network(folder), tokens, images)
+    assert np.sqrt(np.mean(off**2)) < 0.04  # bfloat16 has 8 bits; logits are 1 to 5
+
+
 # --- masks
 
 

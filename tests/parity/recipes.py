@@ -230,10 +230,33 @@ PIXTRAL_VIT = {
     "model_type": "pixtral", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3,
     "num_attention_heads": 2, "patch_size": 4, "image_size": 32, "hidden_act": "gelu",
 }  # fmt: skip
-MISTRAL_TEXT = {**TEXT, "model_type": "mistral", "sliding_window": None, "rms_norm_eps": 1e-5}
+MISTRAL_TEXT = {
+    **TEXT, "model_type": "mistral", "sliding_window": None, "rms_norm_eps": 1e-5,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1000.0},
+}  # fmt: skip
+OLDER_MISTRAL = {
+    "image_token_index": 95, "projector_hidden_act": "gelu", "vision_feature_layer": -1,
+    "text_config": {
+        "model_type": "mistral", "vocab_size": 100, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "rms_norm_eps": 1e-5, "rope_theta": 1000.0,
+        "sliding_window": None,
+    },
+    "vision_config": {**PIXTRAL_VIT, "rope_theta": 10_000.0, "head_dim": 16},
+}  # fmt: skip
+PIXTRAL = {**OLDER_MISTRAL, "model_type": "llava", "vision_feature_select_strategy": "full"}
+MISTRAL_3 = {**OLDER_MISTRAL, "model_type": "mistral3", "multimodal_projector_bias": False, "spatial_merge_size": 2}
+LLAVA = {
+    "model_type": "llava", "image_token_index": 95, "projector_hidden_act": "gelu", "vision_feature_layer": -2,
+    "vision_feature_select_strategy": "default", "vision_config": CLIP_VIT,
+    "text_config": {
+        "model_type": "llama", "vocab_size": 100, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "rms_norm_eps": 1e-5,
+    },
+}  # fmt: skip
 FIXED = (
     fixed_recipe(
         "llava", "Llava", LLAMA_TEXT, CLIP_VIT, TWO_PICTURES, (PICTURE,) * 2, "pictures", mlx=mlx_variant("llava"),
+        published=LLAVA,
     ),
     fixed_recipe(
         "llava-layers", "Llava", LLAMA_TEXT, {**CLIP_VIT, "hidden_act": "gelu"}, TWO_PICTURES, (PICTURE,) * 2,
@@ -273,7 +296,7 @@ FIXED = (
         "pixtral", "Llava", MISTRAL_TEXT, PIXTRAL_VIT,
         (5, *(95,) * 6, 97, *(95,) * 6, 98, 7, *(95,) * 2, 97, *(95,) * 2, 97, *(95,) * 2, 98, 8, 9),
         (Image((12, 48), 12, (1, 2, 6)), Image((6, 48), 6, (1, 3, 2))), "fitted", mlx=mlx_variant("pixtral"),
-        vision_feature_layer=-1, vision_feature_select_strategy="full",
+        published=PIXTRAL, vision_feature_layer=-1, vision_feature_select_strategy="full",
     ),
     fixed_recipe(
         "pixtral-inner", "Llava", MISTRAL_TEXT, {**PIXTRAL_VIT, "hidden_act": "silu"},
@@ -284,7 +307,7 @@ FIXED = (
         "mistral3", "Mistral3", MISTRAL_TEXT, PIXTRAL_VIT,
         (5, *(95,) * 3, 97, *(95,) * 3, 98, 7, 95, 97, 95, 97, 95, 98, 8, 9),
         (Image((24, 48), 6, (1, 4, 6)), Image((12, 48), 3, (1, 6, 2))), "fitted", mlx=mlx_variant("mistral3"),
-        tie_word_embeddings=False,
+        published=MISTRAL_3, tie_word_embeddings=False,
     ),
 )  # fmt: skip
 
