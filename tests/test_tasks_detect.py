@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from docai import detect
-from docai.errors import DocaiError, ExitCode, InputError, UsageError
+from docai.errors import DependencyMissing, DocaiError, ExitCode, InputError, UsageError
 from docai.render.document import Source, open_document
 from docai.tasks import doctor
 from docai.tasks.detect import detect_pages, kept, wanted_labels
@@ -57,3 +57,18 @@ def test_doctor_misses_what_docai_needs(monkeypatch: pytest.MonkeyPatch) -> None
     assert "  no-such-package: missing" in doctor.report(found).splitlines()
     monkeypatch.setattr("shutil.which", lambda _: None)
     assert doctor.findings()["engines"]["tesseract"].startswith("missing")
+
+
+def test_doctor_says_on_what_models_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_pdfium", lambda: "1.0")
+    told = doctor.findings()["models"]
+    assert told["backend"].startswith("MLX 0.")
+    assert told["device"].endswith(("(cpu)", "(cuda)", "(metal)"))
+    assert told["memory"].endswith(" free")
+    assert told["cache"].endswith(" models)")
+
+    def missing() -> None:
+        raise DependencyMissing("models need MLX")
+
+    monkeypatch.setattr("docai.checkpoint.backend.require_mlx", missing)
+    assert doctor.findings()["models"]["backend"] == "models need MLX"

@@ -129,6 +129,6 @@ def in_bytes(count: int) -> str:
 
 def cache_folder() -> Path:
     """Where models from the hub are kept; the same as that of huggingface_hub."""
-    from huggingface_hub.constants import HF_HUB_CACHE
+    from huggingface_hub import constants
 
-    return Path(HF_HUB_CACHE)
+    return Path(constants.HF_HUB_CACHE)

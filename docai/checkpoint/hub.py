@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from docai.checkpoint.backend import in_bytes
+from docai.checkpoint.backend import cache_folder, in_bytes
 from docai.checkpoint.checkpoint import Checkpoint, read_checkpoint
 from docai.checkpoint.files import weight_files
 from docai.checkpoint.recipes import RECIPES
@@ -89,13 +89,6 @@ def is_offline(offline: bool = False) -> bool:
     from huggingface_hub import constants
 
     return offline or constants.HF_HUB_OFFLINE
-
-
-def cache_folder() -> Path:
-    """Where models from the hub are kept; the same as that of huggingface_hub."""
-    from huggingface_hub import constants
-
-    return Path(constants.HF_HUB_CACHE)
 
 
 def cached(place: Place, revision: str | None = None) -> Path | None:

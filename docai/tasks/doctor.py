@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from docai import __version__
-from docai.errors import ExitCode
+from docai.errors import DependencyMissing, ExitCode
 from docai.types import Limits
 
 _PACKAGES = (
@@ -25,11 +25,19 @@ _PACKAGES = (
     "rapidocr",
     "onnxruntime",
     "opencv-python-headless",
+    "shapely",
     "orjson",
     "typer",
     "rich",
+    "tokenizers",
+    "jinja2",
+    "huggingface_hub",
+    "safetensors",
+    "fastapi",
+    "uvicorn",
 )
 _OPTIONAL = {
+    "llguidance": "answers by a JSON schema: pip install 'docai[structured]'",
     "pillow-heif": "HEIC images: pip install 'docai[heic]'",
     "rapidfuzz": "docai eval: pip install 'docai[eval]'",
     "apted": "docai eval: pip install 'docai[eval]'",
@@ -58,7 +66,7 @@ def findings() -> dict[str, Any]:
         "pdfium": _pdfium(),
         "optional": {name: _version(name) or f"missing ({use})" for name, use in _OPTIONAL.items()},
         "engines": {"embedded": _embedded(), "tesseract": _tesseract()},
-        "mlx": _version("mlx") or "not installed (no command needs it yet)",
+        "models": _models(),
         "fonts": _fonts(),
         "limits": asdict(Limits()),
         "environment": sorted(name for name in os.environ if name.startswith("DOCAI_")),
@@ -88,6 +96,32 @@ def _pdfium() -> str:
 def _embedded() -> str:
     missing = [name for name in ("rapidocr", "onnxruntime", "cv2") if importlib.util.find_spec(name) is None]
     return f"missing: {', '.join(missing)}" if missing else "ready (models come with rapidocr)"
+
+
+def _models() -> dict[str, str]:
+    """On what models are computed, and where they are kept."""
+    from docai.checkpoint import backend
+
+    cache = backend.cache_folder()
+    kept = len(list(cache.glob("models--*"))) if cache.is_dir() else 0
+    said = {"cache": f"{cache} ({kept} models)"}
+    try:
+        mx = backend.require_mlx()
+        total, free = backend.in_bytes(backend.total_memory()), backend.in_bytes(backend.free_memory())
+        return {
+            "backend": f"MLX {mx.__version__}",
+            "device": backend.device_name(),
+            "memory": f"{total}, {free} free",
+            "blas": backend.preload_blas() or _own_blas(on_gpu=backend.on_gpu()),
+            **said,
+        }
+    except DependencyMissing as error:
+        return {"backend": str(error), **said}
+
+
+def _own_blas(*, on_gpu: bool) -> str:
+    slow = sys.platform.startswith("linux") and not on_gpu
+    return "MLX's own" + (", which is slow: install OpenBLAS (apt install libopenblas0-pthread)" if slow else "")
 
 
 def _tesseract() -> str:

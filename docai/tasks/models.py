@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from docai.checkpoint.backend import device_name, free_memory, require_mlx
+from docai.checkpoint.backend import cache_folder, device_name, free_memory, require_mlx
 from docai.checkpoint.checkpoint import Checkpoint, read_checkpoint
 from docai.checkpoint.convert import MANIFEST
 from docai.checkpoint.files import read_json
-from docai.checkpoint.hub import cache_folder, hash_name, hash_of, open_checkpoint
+from docai.checkpoint.hub import hash_name, hash_of, open_checkpoint
 from docai.checkpoint.load import load_dtype, map_weights, shapes_of
 from docai.checkpoint.options import LoadOptions, SourceOptions
 from docai.checkpoint.recipes import LATER, RECIPES, later_family
