@@ -1,0 +1,22 @@
+"""From a checkpoint to a layout detector's network with its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from docai.checkpoint.checkpoint import Checkpoint
+from docai.checkpoint.config import Config
+from docai.checkpoint.load import load_into
+from docai.layout.families import family_of
+from docai.layout.network import Network
+
+
+def load_network(
+    checkpoint: Checkpoint, *, dtype: str | None = None, on_progress: Callable[[int, int], None] | None = None
+) -> Network:
+    """The network of a checkpoint, filled. Raises CheckpointError or LimitExceeded."""
+    family = family_of(checkpoint.config)
+    spec = family.spec(Config(checkpoint.config))
+    network = Network(spec)
+    load_into(network, checkpoint, family.rules, spec, dtype=dtype, on_progress=on_progress)
+    return network
