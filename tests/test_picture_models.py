@@ -3,6 +3,7 @@ what their image processors make for their towers, and what is refused."""
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from mlx.utils import tree_flatten
+from PIL import Image
 
+import docai
 from docai.checkpoint.dialect import own_names_matched
 from docai.errors import CheckpointError
 from docai.nn.axial import AxialRope
@@ -26,6 +29,8 @@ from docai.vlm.loading import load_network
 from docai.vlm.network import Network
 from docai.vlm.spec import ModelSpec
 from tests.parity.stored import case_of, config_of, images_of, logits, quantized, weights_of, written
+from tests.parity.weights import tensors
+from tests.tiny_checkpoint import byte_level
 
 EXPORTS = ["llava", "llava_next", "paligemma", "paligemma2", "gemma3", "pixtral", "mistral3"]
 KINDS = [*EXPORTS, "llava-layers", "llava-siglip", "pixtral-inner"]
@@ -302,3 +307,36 @@ def test_an_image_token_may_lie_beyond_the_vocabulary(tmp_path: Path) -> None:
     outside = written(tmp_path / "beyond", {**config, "image_token_index": 1000}, weights_of("paligemma"))
     beyond = [1000 if token == 95 else token for token in tokens]
     np.testing.assert_array_equal(logits(load_network(outside), beyond, images), expected)
+
+
+# --- answers
+
+
+def answering(name: str, folder: Path) -> Path:
+    """A case as a checkpoint with a tokenizer, and no template of its own."""
+    config, prompt = config_of(name), family_of(config_of(name)).prompt
+    backend = byte_level()
+    marks = {prompt.placeholder, prompt.token, "<bos>", "<end_of_image>", "[IMG_BREAK]", "[IMG_END]", "</s>"}
+    backend.add_special_tokens(sorted(marks))
+    text = {**config["text_config"], "vocab_size": backend.get_vocab_size(), "max_position_embeddings": 512}
+    config = {**config, "text_config": text, "image_token_index": backend.token_to_id(prompt.token)}
+    shapes = {key: array.shape for key, array in tree_flatten(Network(spec_of(config)).parameters())}
+    written(folder, config, tensors(shapes, 1), {"format": "docai"})
+    backend.save(str(folder / "tokenizer.json"))
+    said = {"bos_token": "<bos>", "eos_token": "</s>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(said))
+    return folder
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_questions_about_pictures_are_answered(name: str, tmp_path: Path) -> None:
+    model = docai.load(str(answering(name, tmp_path)))
+    pictures = [Image.new("RGB", (40, 30), "red"), Image.new("RGB", (20, 40), "blue")]
+    alone = model.generate("Which colour?", pictures[:1], max_tokens=3)
+    both = model.generate("Which colour?", pictures, max_tokens=3)
+    assert (alone.usage.generated, both.usage.generated) == (3, 3)
+    assert both.usage.images > alone.usage.images > 0
+    assert both.usage.cached_images == 1
+    assert (
+        model.generate("Which colour?", pictures[:1], max_tokens=3, template=False).usage.images == alone.usage.images
+    )

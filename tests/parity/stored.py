@@ -63,10 +63,11 @@ def _image(said: Mapping[str, Any], number: int, seed: int) -> ImageInput:
     return ImageInput(noise(f"image {number}", said["shape"], seed), said["tokens"], grid, extra)
 
 
-def written(folder: Path, config: Mapping[str, Any], weights: Tensors) -> Path:
+def written(folder: Path, config: Mapping[str, Any], weights: Tensors, metadata: dict[str, str] | None = None) -> Path:
     """A checkpoint on disk; its folder."""
     folder.mkdir(exist_ok=True)
-    save_file({name: np.ascontiguousarray(value) for name, value in weights.items()}, folder / "model.safetensors")
+    whole = {name: np.ascontiguousarray(value) for name, value in weights.items()}
+    save_file(whole, folder / "model.safetensors", metadata)
     (folder / "config.json").write_text(json.dumps(config))
     return folder
 
