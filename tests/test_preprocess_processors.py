@@ -10,7 +10,15 @@ import pytest
 from docai.errors import CheckpointError, InputError
 from docai.preprocess.inputs import ImageInput, Pixels
 from docai.preprocess.processors import FittedImages, PackedImages, StretchedImages, TiledImages
-from docai.vlm.images import gemma_images, llava_images, pixtral_images, preprocessor_config, qwen_images, tiled_images
+from docai.vlm.images import (
+    gemma_images,
+    llava_images,
+    pixtral_images,
+    preprocessor_config,
+    qwen_images,
+    siglip_images,
+    tiled_images,
+)
 from tests.goldens.processors.cases import CASES, picture, summary
 
 GOLDENS = Path(__file__).parent / "goldens" / "processors"
@@ -109,6 +117,39 @@ def test_nested_configuration_of_new_files_wins() -> None:
     assert preprocessor_config(alone) == {"patch_size": 14}
     nested = Files(preprocessor_config={"patch_size": 14}, processor_config={"image_processor": {"patch_size": 16}})
     assert preprocessor_config(nested) == {"patch_size": 16}
+
+
+@pytest.mark.parametrize(
+    ("prep", "what"),
+    [
+        ({"patch_size": "14"}, "a patch from 1 to 16384, got '14'"),
+        ({"patch_size": 0, "min_pixels": -3}, "a least_pixels from 1 to"),
+        ({"max_pixels": 1 << 60}, "a most_pixels from 1 to"),
+        ({"size": 7}, "expected numbers, sizes and colours"),
+        ({"image_mean": [0.5]}, "expected numbers, sizes and colours"),
+        ({"rescale_factor": "x"}, "expected numbers, sizes and colours"),
+    ],
+)
+def test_sizes_that_are_none_are_named(prep: dict[str, object], what: str) -> None:
+    with pytest.raises(CheckpointError, match=f"preprocessor_config.json: .*{what}"):
+        qwen_images()(prep, {})
+
+
+def test_sizes_of_tiles_are_checked() -> None:
+    with pytest.raises(CheckpointError, match="choices from 1 to"):
+        tiled_images()({"image_grid_pinpoints": [[336, 0]]}, {})
+    with pytest.raises(CheckpointError, match="not whole tiles of 336"):
+        tiled_images()({"image_grid_pinpoints": [[336, 500]]}, {})
+    with pytest.raises(CheckpointError, match="a size from 1 to"):
+        gemma_images()({"size": {"height": 10**6, "width": 10**6}}, {})
+
+
+def test_steps_may_be_left_out() -> None:
+    rgb = picture((224, 224))
+    bytes_only = siglip_images()({"do_rescale": False, "do_normalize": False}, {})
+    np.testing.assert_array_equal(bytes_only(rgb).pixels[0], rgb)
+    one_colour = siglip_images()({"image_mean": 0.5, "image_std": 0.25, "do_rescale": None}, {})
+    np.testing.assert_allclose(one_colour(rgb).pixels[0], (rgb / 255 - 0.5) / 0.25, atol=1e-6)
 
 
 def test_an_unknown_filter_is_named() -> None:

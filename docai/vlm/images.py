@@ -5,9 +5,11 @@ The names of preprocessor_config.json end in this file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from typing import Any, Protocol
 
+import numpy as np
 from PIL import Image
 
 from docai.errors import CheckpointError
@@ -43,6 +45,7 @@ class Config(Protocol):
 Prep = Mapping[str, Any]
 Images = Callable[[Prep, Config], ImageProcessor]  # (preprocessor_config, config) -> processor
 
+MOST_SIDE, MOST_PIXELS = 1 << 14, 1 << 28  # above any tower's: more would only take memory
 PINPOINTS = [[336, 672], [672, 336], [672, 672], [1008, 336], [336, 1008]]  # LLaVA 1.6, sides in tiles of 336
 
 
@@ -84,7 +87,7 @@ def qwen_images(
             how=_resampling(prep, BICUBIC),
         )
 
-    return build
+    return _checked(build)
 
 
 def llava_images(*, edge: int = 336, patch: int = 14) -> Images:
@@ -108,7 +111,7 @@ def llava_images(*, edge: int = 336, patch: int = 14) -> Images:
             square=bool(prep.get("do_pad")),
         )
 
-    return build
+    return _checked(build)
 
 
 def tiled_images(*, edge: int = 336, patch: int = 14) -> Images:
@@ -118,6 +121,8 @@ def tiled_images(*, edge: int = 336, patch: int = 14) -> Images:
         vision = config.get("vision_config") or {}
         choices = prep.get("image_grid_pinpoints") or config.get("image_grid_pinpoints") or PINPOINTS
         tile = _size(prep.get("crop_size") or prep.get("size"), vision.get("image_size") or edge)[0]
+        if any(side % tile for choice in choices for side in choice):
+            raise ValueError(f"image_grid_pinpoints are not whole tiles of {tile}: {choices}")
         return TiledImages(
             _normalization(prep, CLIP_MEAN, CLIP_STD),
             tile=tile,
@@ -126,7 +131,7 @@ def tiled_images(*, edge: int = 336, patch: int = 14) -> Images:
             how=_resampling(prep, BICUBIC),
         )
 
-    return build
+    return _checked(build)
 
 
 def siglip_images(*, edge: int = 224, patch: int = 14) -> Images:
@@ -139,7 +144,7 @@ def siglip_images(*, edge: int = 224, patch: int = 14) -> Images:
         tokens = (size[0] // side) * (size[1] // side)
         return StretchedImages(_normalization(prep, HALF, HALF), size, tokens, _resampling(prep, BICUBIC))
 
-    return build
+    return _checked(build)
 
 
 def gemma_images(*, edge: int = 896, tokens: int = 256) -> Images:
@@ -155,7 +160,7 @@ def gemma_images(*, edge: int = 896, tokens: int = 256) -> Images:
             pan=_pan_and_scan(prep) if prep.get("do_pan_and_scan") else None,
         )
 
-    return build
+    return _checked(build)
 
 
 def pixtral_images(*, patch: int = 16, edge: int = 1024, merge: int = 1) -> Images:
@@ -171,13 +176,40 @@ def pixtral_images(*, patch: int = 16, edge: int = 1024, merge: int = 1) -> Imag
             how=_resampling(prep, BICUBIC),
         )
 
-    return build
+    return _checked(build)
+
+
+def _checked(build: Images) -> Images:
+    """`build` with errors that name the file, and no size that no picture has."""
+
+    def checked(prep: Prep, config: Config) -> ImageProcessor:
+        try:
+            processor = build(prep, config)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"preprocessor_config.json: expected numbers, sizes and colours of an image processor; {error}"
+            ) from error
+        for name, number in _numbers(processor):
+            most = MOST_PIXELS if name.endswith("pixels") else MOST_SIDE
+            if not isinstance(number, int) or not 0 < number <= most:
+                raise CheckpointError(f"preprocessor_config.json: expected a {name} from 1 to {most}, got {number!r}")
+        return processor
+
+    return checked
+
+
+def _numbers(processor: ImageProcessor) -> Iterator[tuple[str, Any]]:
+    """Every size of a processor, with the name of its field."""
+    plain = {"normalize", "how", "square", "pan"}
+    for name in (field.name for field in fields(processor) if field.name not in plain):  # type: ignore[arg-type]
+        value = getattr(processor, name)
+        for number in np.ravel(value).tolist() if isinstance(value, tuple) else (value,):
+            yield name, number
 
 
 def _normalization(prep: Prep, mean: Colour, std: Colour) -> Normalization:
-    scale = prep.get("rescale_factor") or 1 / 255
-    scale = scale if prep.get("do_rescale", True) else 1.0
-    if not prep.get("do_normalize", True):
+    scale = 1.0 if prep.get("do_rescale") is False else float(prep.get("rescale_factor") or 1 / 255)
+    if prep.get("do_normalize") is False:
         return Normalization(scale=scale)
     return Normalization(_colour(prep.get("image_mean"), mean), _colour(prep.get("image_std"), std), scale)
 
@@ -195,13 +227,12 @@ def _resampling(prep: Prep, default: Image.Resampling) -> Image.Resampling:
     number = prep.get("resample")
     if number is None:
         return default
-    try:
-        return Image.Resampling(number)
-    except ValueError:
+    if number not in set(Image.Resampling):
         known = ", ".join(f"{how.value} ({how.name.lower()})" for how in Image.Resampling)
         raise CheckpointError(
             f"the checkpoint asks for the resampling filter {number}, which Pillow does not have; it has {known}"
-        ) from None
+        )
+    return Image.Resampling(number)
 
 
 def _size(value: Any, default: int) -> Size:
