@@ -19,11 +19,16 @@ from PIL import Image  # noqa: E402
 
 from docai.errors import InputError, LimitExceeded, UsageError  # noqa: E402
 from docai.vlm import generate  # noqa: E402
+from docai.vlm.generate import Request, RequestImage, Runtime  # noqa: E402
+from docai.vlm.loading import load_network  # noqa: E402
 from docai.vlm.model import Model, open_model  # noqa: E402
 from docai.vlm.network import Network  # noqa: E402
-from docai.vlm.prefix import Layout, Span, chunk_ends  # noqa: E402
-from docai.vlm.request import Generation  # noqa: E402
-from tests.tiny_checkpoint import tiny_llama, tiny_qwen2_vl  # noqa: E402
+from docai.vlm.prefix import Layout, PrefixStore, Span, chunk_ends  # noqa: E402
+from docai.vlm.request import Generation, GenerationOptions  # noqa: E402
+from docai.vlm.stream import Pieces  # noqa: E402
+from docai.vlm.tokenizer import Tokenizer  # noqa: E402
+from tests.parity.stored import CASES, FOLDER, case_of, config_of, images_of, weights_of, written  # noqa: E402
+from tests.tiny_checkpoint import byte_level, tiny_llama, tiny_qwen2_vl  # noqa: E402
 
 LONG = " ".join(f"{n} and then comes" for n in range(300))  # some 1600 tokens
 
@@ -338,6 +343,32 @@ def test_missing_and_surplus_images(qwen: Model, rgb: np.ndarray) -> None:
         qwen.generate(text, [rgb])
     with pytest.raises(UsageError, match="0 images"):
         qwen.generate([{"role": "user", "content": [{"type": "image"}]}])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_family_answers_as_its_reference_however_the_prompt_is_read(name: str, tmp_path: Path) -> None:
+    """In chunks of 16, again from what is kept, and with another end from the beginning that is shared."""
+    with np.load(FOLDER / f"{name}.npz") as stored:
+        expected = tuple(stored["tokens"].tolist())
+    network = load_network(written(tmp_path / name, config_of(name), weights_of(name)))
+    ids, images = case_of(name)["tokens"], images_of(name)
+    options = GenerationOptions(max_tokens=len(expected), prefill_step=16)
+
+    def answer(runtime: Runtime, ids: Sequence[int]) -> tuple[tuple[int, ...], int]:
+        seen = [RequestImage((n,), i, lambda i=i: network.encode([i])[0]) for n, i in enumerate(images)]
+        done = runtime.stream(Request(ids, seen, options)).whole()
+        return done.tokens, done.usage.reused
+
+    keeping = Runtime(network, Pieces(Tokenizer(byte_level())), prefixes=PrefixStore(1))
+    assert answer(keeping, ids) == (expected, 0)
+    assert answer(keeping, ids) == (expected, len(ids))
+    changed = [*ids, 7]
+    fresh, _ = answer(Runtime(network, Pieces(Tokenizer(byte_level()))), changed)
+    again, reused = answer(keeping, changed)
+    assert again == fresh
+    assert reused <= len(ids)
+    if network.spec.image_mask is None:
+        assert reused >= 16
 
 
 def test_chunks_end_at_steps_and_behind_images() -> None:

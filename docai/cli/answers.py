@@ -61,14 +61,15 @@ def view(*, thinking: bool) -> Iterator[Callable[[Piece], None]]:
 def _markdown(thinking: bool) -> Iterator[Callable[[Piece], None]]:
     from rich.console import Console
     from rich.live import Live
+    from rich.text import Text
 
     console = Console()
     with Live(console=console, transient=True, refresh_per_second=8) as live:
-        shown = MarkdownView(console, live.update, thinking=thinking)
+        shown = MarkdownView(console, lambda text: live.update(Text(text)), thinking=thinking)
         try:
             yield shown.add
         finally:
-            live.update("")
+            live.update(Text(), refresh=True)
             shown.end()
 
 

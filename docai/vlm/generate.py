@@ -224,7 +224,6 @@ class PromptReader:
 
     def __init__(self, network: Network, request: Request) -> None:
         self._network, self._request = network, request
-        self._wanted = network.image_tokens
         self.layout = self._layout()
         self.shift = 0
         self.marks: tuple[Mark, ...] = ()
@@ -239,20 +238,29 @@ class PromptReader:
         return Layout(tuple(ids), spans, ends)
 
     def _spans(self) -> tuple[Span, ...]:
+        spans = zip(self._places(), self._request.images, strict=True)
+        return tuple(Span(places[0], places[-1] + 1, image.key) for places, image in spans if places)
+
+    def _places(self) -> list[list[int]]:
+        """Where the tokens of each image stand."""
         places = np.flatnonzero(np.isin(np.asarray(self._request.ids), self._network.image_tokens)).tolist()
-        spans, at = [], 0
-        for image in self._request.images:
-            own = places[at : at + image.input.tokens]
-            if own:
-                spans.append(Span(own[0], own[-1] + 1, image.key))
-            at += image.input.tokens
-        return tuple(spans)
+        ends = np.cumsum([image.input.tokens for image in self._request.images]).tolist()
+        return [places[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+
+    def _features(self, start: int) -> list[ImageFeatures]:
+        """The features of the image tokens from `start` on: of the images behind it, and of what is left of one."""
+        features = []
+        for places, image in zip(self._places(), self._request.images, strict=True):
+            done = sum(place < start for place in places)
+            if done < len(places) or not done:
+                whole = image.features()
+                features.append(ImageFeatures(whole.rows[done:], tuple(level[done:] for level in whole.deepstack)))
+        return features
 
     def read(self, found: Beginning, clock: Clock) -> mx.array:
         """Take in what the caches do not hold yet: the scores (1, V) after the last token."""
         request, network, start = self._request, self._network, found.offset
-        done = sum(span.start < start for span in self.layout.images)
-        features = [image.features() for image in request.images[done:]]
+        features = self._features(start)
         clock.prepared()
         positions, self.shift = network.positions(request.ids, [image.input for image in request.images])
         left = None if positions is None else positions[:, start:]
