@@ -42,7 +42,7 @@ class Box:
 
     @property
     def area(self) -> float:
-        return max(0.0, self.width) * max(0.0, self.height)
+        return max(0.0, self.r - self.l) * max(0.0, self.b - self.t)
 
     @property
     def cx(self) -> float:
@@ -190,7 +190,8 @@ class Rule:
 
     @property
     def horizontal(self) -> bool:
-        return self.box.width >= self.box.height
+        box = self.box
+        return box.r - box.l >= box.b - box.t
 
 
 @dataclass(frozen=True, slots=True)

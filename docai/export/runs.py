@@ -36,9 +36,14 @@ def runs(text: str, spans: Sequence[Span], cuts: Iterable[int] = ()) -> list[Run
         over = [span for span in over if span.end > start]
         while coming and coming[-1].start <= start:
             over.append(coming.pop())
-        styles = frozenset(span.style for span in over if span.style)
-        found.append(Run(start, text[start:end], styles, next((span.link for span in over if span.link), None)))
+        found.append(Run(start, text[start:end], *_look(over)) if over else Run(start, text[start:end]))
     return found
+
+
+def _look(spans: Sequence[Span]) -> tuple[frozenset[Style], str | None]:
+    """The styles of spans over the same characters, and the first link of theirs."""
+    styles = frozenset(span.style for span in spans if span.style)
+    return styles, next((span.link for span in spans if span.link), None)
 
 
 def web_link(target: str) -> str | None:

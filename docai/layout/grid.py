@@ -105,7 +105,7 @@ def pieces_of(line: Line, gap: float, borders: Sequence[Track] = ()) -> list[Pie
         apart = max(word.box.l - before.box.r, before.box.l - word.box.r)
         if loose and not (is_number(before.text) and is_number(word.text)):
             apart /= _LOOSE
-        if apart > gap or _parted(before.box, word.box, borders):
+        if apart > gap or (borders and _parted(before.box, word.box, borders)):
             groups.append([word])
         else:
             groups[-1].append(word)

@@ -61,8 +61,11 @@ def _stands_out(block: LineBlock, body: Body, letters: list[str]) -> bool:
         return True
     if size < 0.95 and not (body.recognised and size > 0.8):
         return False
-    heavier = block.bold and not body.bold
-    own_font = block.font not in body.fonts and size > 1.04 and len(block.lines) == 1 and not body.recognised
+    if block.bold and not body.bold:
+        return True
+    if body.recognised or len(block.lines) > 1:
+        return False
+    if block.font not in body.fonts and size > 1.04:
+        return True
     upper = all(c.isupper() for c in letters if c.isupper() or c.islower()) and any(c.isupper() for c in letters)
-    capitals = upper and len(letters) >= _SHORTEST_CAPITALS and block.bold >= body.bold and len(block.lines) == 1
-    return heavier or own_font or (capitals and not body.recognised)
+    return upper and len(letters) >= _SHORTEST_CAPITALS and block.bold >= body.bold

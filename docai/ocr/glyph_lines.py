@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from docai.ocr.arrays import changes
 from docai.ocr.code_sets import CodeSet
 from docai.ocr.glyph_frame import Frame
 from docai.ocr.glyph_repair import neighbours
@@ -45,7 +46,7 @@ def line_order(frame: Frame) -> tuple[NDArray[Any], Ints]:
     run = run[rows]
     left, right, direction = frame.boxes[rows, 0], frame.boxes[rows, 2], _direction(frame, rows, run)
     piece = _pieces(run, left, right, frame.sizes[rows])
-    starts = np.flatnonzero(np.diff(piece, prepend=-1))
+    starts = np.flatnonzero(changes(piece))
     pieces = Pieces(
         np.minimum.reduceat(left, starts),
         np.maximum.reduceat(right, starts),
@@ -80,7 +81,7 @@ def _runs(frame: Frame) -> Ints:
 
 def _without_shadows(frame: Frame, run: Ints) -> Ints:
     """Runs with -1 for those that repeat another one just beside it (shadows, outlines drawn over fills)."""
-    starts = np.flatnonzero(np.diff(run, prepend=-1))
+    starts = np.flatnonzero(changes(run))
     ends = np.append(starts[1:], len(run))
     left, base, size = frame.boxes[starts, 0], frame.base[starts], frame.sizes[starts]
     for a, b in neighbours((ends - starts) * (ends - starts > 1), base, left, 8.0):
@@ -95,7 +96,7 @@ def _without_shadows(frame: Frame, run: Ints) -> Ints:
 
 def _direction(frame: Frame, rows: NDArray[Any], run: Ints) -> Ints:
     """By run: -1 where its glyphs come right to left, else 1."""
-    starts = np.flatnonzero(np.diff(run, prepend=-1))
+    starts = np.flatnonzero(changes(run))
     ends = np.append(starts[1:], len(run)) - 1
     direction = np.ones(int(run.max()) + 1, np.int64)
     back = frame.boxes[rows[ends], 2] < frame.boxes[rows[starts], 2]
@@ -152,7 +153,7 @@ def _nearest_base(links: Ints, cost: Floats) -> Ints:
     if not len(links):
         return links
     order = np.lexsort((cost, links[:, 1]))
-    nearest: Ints = links[order[np.diff(links[order, 1], prepend=-1) != 0]]
+    nearest: Ints = links[order[changes(links[order, 1])]]
     return nearest
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, starmap
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,10 +96,8 @@ class _Builder:
         at = [ends[i] for i in self.words]
         boxes = _boxes_over(table.frame, table.words)
         sets = {bits: _style_set(bits) for bits in set(self.styles)}
-        return [
-            Word(text[a:b], Box(*box), sets[bits])
-            for (a, b), box, bits in zip(pairwise(at), boxes, self.styles, strict=True)
-        ]
+        texts = [text[start:end] for start, end in pairwise(at)]
+        return list(map(Word, texts, starmap(Box, boxes), [sets[bits] for bits in self.styles]))
 
     def _boxes(self) -> list[Box]:
         """Boxes of lines: as wide as all of their glyphs, as high as those on the baseline."""

@@ -40,7 +40,7 @@ def doubts(glyphs: Glyphs, keep: Mask) -> Doubts:
     rows = np.flatnonzero(drawn)
     if not len(rows):
         return Doubts(unknown, unknown)
-    fonts = np.clip(glyphs.fonts, 0, None).astype(np.int64)
+    fonts = np.maximum(glyphs.fonts, 0).astype(np.int64)
     count = int(fonts.max()) + 1
     total = np.maximum(np.bincount(fonts[rows], minlength=count), 1)
     letters = _of_letters(glyphs, count)
@@ -79,7 +79,7 @@ def _unusualness(glyphs: Glyphs, rows: Ints, fonts: int) -> tuple[Floats, Ints]:
 
     Only words of four letters and more count: abbreviations and part numbers follow no language.
     """
-    letters, font = letter_numbers(glyphs.codepoints[rows]), np.clip(glyphs.fonts[rows], 0, None).astype(np.int64)
+    letters, font = letter_numbers(glyphs.codepoints[rows]), np.maximum(glyphs.fonts[rows], 0).astype(np.int64)
     linked = (letters[1:] >= 0) & (letters[:-1] >= 0) & (np.diff(rows) == 1) & (np.diff(font) == 0)
     word = np.concatenate(([0], np.cumsum(~linked)))
     pair = np.flatnonzero(linked & (np.bincount(word)[word[1:]] >= 4))
@@ -93,7 +93,7 @@ def _unusualness(glyphs: Glyphs, rows: Ints, fonts: int) -> tuple[Floats, Ints]:
 def _soup(glyphs: Glyphs, rows: Ints, total: Ints) -> Mask:
     """Fonts that show hardly more than assorted signs, as glyph numbers taken for characters do."""
     soup = np.zeros(len(total), np.bool_)
-    codes, fonts = glyphs.codepoints[rows], np.clip(glyphs.fonts[rows], 0, None)
+    codes, fonts = glyphs.codepoints[rows], np.maximum(glyphs.fonts[rows], 0)
     plain = np.bincount(fonts[_is_sign(codes)], minlength=len(total))
     for font in np.flatnonzero((total >= 4) & (plain > 0.5 * total)).tolist():
         known = glyphs.font_table[font] if font < len(glyphs.font_table) else None

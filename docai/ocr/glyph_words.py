@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from docai.ocr.arrays import changes, median, medians
 from docai.ocr.code_sets import CodeSet, is_east_asian, is_right_to_left
 from docai.ocr.glyph_frame import SPACE, Frame
 from docai.types import Font
@@ -62,7 +63,7 @@ class WordTable:
     @classmethod
     def of(cls, frame: Frame, line: Ints, fonts: Sequence[Font]) -> WordTable:
         """From glyphs in the order of their lines, and the number of each one's line."""
-        first = np.diff(line, prepend=-1) != 0
+        first = changes(line)
         gap = _gaps(frame, line)
         bits = font_bits(frame, fonts)
         hint = _hints(frame)
@@ -73,7 +74,7 @@ class WordTable:
         starts = np.flatnonzero(first)
         sizes, script = _scripts(frame, starts)
         _show_hyphens(frame, first)
-        words = np.flatnonzero(first | space | (np.diff(script, prepend=0) != 0))
+        words = np.flatnonzero(first | space | changes(script))
         return cls(frame, starts, space, script, sizes, words, bits, _styles(bits, script, words))
 
 
@@ -126,7 +127,7 @@ def _on_grid(frame: Frame, space: Mask, hint: NDArray[np.uint8], first: Mask) ->
     count = np.add.reduceat(space, starts, dtype=np.int64)
     for i in np.flatnonzero((count * 4 > ends - starts) & (ends - starts >= 8)).tolist():
         steps = np.diff(frame.boxes[starts[i] : ends[i], 0])
-        usual = _median(steps)
+        usual = median(steps)
         if (np.abs(steps - usual) < 0.03 * usual).sum() * 10 >= 7 * len(steps):
             here = slice(starts[i] + 1, ends[i])
             space[here] = (steps > 1.3 * usual) | (space[here] & (hint[here] == SPACE))
@@ -138,8 +139,7 @@ def _letter_spacing(frame: Frame, gap: Floats, hint: NDArray[np.uint8], first: M
 
     Judged font by font, since fonts whose widths are wrong in the file look just like that.
     """
-    fresh = first.copy()
-    fresh[1:] |= np.diff(frame.fonts) != 0
+    fresh = first | changes(frame.fonts)
     starts = np.flatnonzero(fresh)
     ends = np.append(starts[1:], len(gap))
     wide = np.add.reduceat((gap > _TRACKED) & ~fresh, starts, dtype=np.int64)
@@ -152,7 +152,7 @@ def _letter_spacing(frame: Frame, gap: Floats, hint: NDArray[np.uint8], first: M
             found = _tracking(codes, gap[inner], hint[inner])
             found += max(0.0, 0.4 * found - 0.12)
         else:
-            found = _median(gap[inner][gap[inner] < 0.3])
+            found = median(gap[inner][gap[inner] < 0.3])
         spacing[starts[i] : ends[i]] = found
     before = np.concatenate(([0.0], spacing[:-1]))  # a glyph's box or spacing reaches to the next one
     before[first] = 0.0
@@ -162,7 +162,7 @@ def _letter_spacing(frame: Frame, gap: Floats, hint: NDArray[np.uint8], first: M
 def _tracking(codes: NDArray[np.uint32], gaps: Floats, hints: NDArray[np.uint8]) -> float:
     """How far apart the letters of a line stand throughout, in em, or 0."""
     letters = sum(chr(c).isalpha() for c in codes.tolist())
-    usual = _median(gaps[gaps < 1.0]) if (gaps < 1.0).any() else 0.0
+    usual = median(gaps[gaps < 1.0]) if (gaps < 1.0).any() else 0.0
     alike = np.abs(gaps - usual) < max(0.05, 0.15 * usual)
     spaced_out = letters * 5 >= 4 * len(codes) and alike.sum() * 10 >= 6 * len(gaps) and usual > _TRACKED
     typed = (hints[alike] == SPACE).sum() * 2 > alike.sum()  # letters parted by typed spaces, words by two or more
@@ -263,7 +263,7 @@ def _scripts(frame: Frame, starts: Ints) -> tuple[Floats, NDArray[np.int8]]:
         high[mixed] = _main_sizes(sizes, line)
         main = high[mixed][line]
         plain = np.abs(sizes - main) < 0.1 * main
-        off = (base - _medians(base[plain], line[plain], int(mixed.sum()))[line]) / main
+        off = (base - medians(base[plain], line[plain], int(mixed.sum()))[line]) / main
         small = sizes < 0.88 * main
         script[rows[small & (off < -0.1)]] = _SUPERSCRIPT
         script[rows[small & (off > 0.06)]] = _SUBSCRIPT
@@ -280,26 +280,10 @@ def _main_sizes(sizes: Floats, line: Ints) -> Floats:
     return main
 
 
-def _medians(values: Floats, group: Ints, count: int) -> Floats:
-    """The median of each of `count` groups; nan of one without values."""
-    ordered = np.append(values[np.lexsort((values, group))], np.nan)
-    size = np.bincount(group, minlength=count)
-    start = np.cumsum(size) - size
-    medians: Floats = (ordered[start + (size - 1) // 2] + ordered[start + size // 2]) / 2
-    medians[size == 0] = np.nan
-    return medians
-
-
-def _median(values: Floats) -> float:
-    """np.median of few values, which takes longer to look at its arguments than to answer."""
-    ordered = np.sort(values)
-    return float(ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
-
-
 def font_bits(frame: Frame, fonts: Sequence[Font]) -> Ints:
     """Style bits of each glyph's font."""
     bits = [BOLD * (f.weight >= 600) + ITALIC * f.italic + MONO * f.mono for f in fonts] or [0]
-    return np.array(bits, np.int64)[np.clip(frame.fonts, 0, len(bits) - 1)]
+    return np.array(bits, np.int64).take(frame.fonts, mode="clip")
 
 
 def _styles(bits: Ints, script: NDArray[np.int8], words: Ints) -> Ints:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docai.geometry import clip
+from docai.ocr.arrays import median
 from docai.types import Box, Glyphs, Line, Page, PageContent
 
 Gray = NDArray[np.uint8]
@@ -49,8 +50,7 @@ def tiny(glyphs: Glyphs, keep: Mask) -> Mask:
     """Characters too small to be seen beside the others."""
     if not keep.any():
         return keep
-    usual = float(np.median(glyphs.sizes[keep]))
-    small: Mask = keep & (glyphs.sizes < min(_TINY * usual, 1.5))
+    small: Mask = keep & (glyphs.sizes < min(_TINY * median(glyphs.sizes[keep]), 1.5))
     return small
 
 
