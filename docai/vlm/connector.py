@@ -139,13 +139,13 @@ class TiledProjector(Projector):
         self.newline = mx.zeros((spec.out,))
 
     def __call__(self, seen: Seen, image: ImageInput) -> ImageFeatures:
-        whole, *tiles = self.projected(seen.rows)
+        rows = self.projected(seen.rows)  # (1 + tiles, N, out), the whole picture first
         across = int(image.extra["tiles"][1])
         top, left, height, width = (int(n) for n in image.extra["crop"])
-        placed = in_place(mx.stack(tiles), across)[top : top + height, left : left + width]  # (height, width, out)
+        placed = in_place(rows[1:], across)[top : top + height, left : left + width]  # (height, width, out)
         ends = mx.broadcast_to(self.newline.astype(placed.dtype), (height, 1, placed.shape[-1]))
         lines = mx.concatenate([placed, ends], axis=1)
-        return ImageFeatures(mx.concatenate([whole, lines.reshape(-1, lines.shape[-1])]))
+        return ImageFeatures(mx.concatenate([rows[0], lines.reshape(-1, lines.shape[-1])]))
 
 
 def in_place(tiles: mx.array, across: int) -> mx.array:

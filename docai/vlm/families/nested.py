@@ -102,5 +102,6 @@ def nested_rules(
 
 
 def _rules(spec: ModelSpec, *, projector: tuple[Rule, ...], norm_offset: bool, channels_last: bool) -> tuple[Rule, ...]:
+    assert spec.vision is not None, "these families have no text-only checkpoints"
     text = decoder_rules(spec.decoder, "language_model.model.", "language_model.lm_head.", norm_offset=norm_offset)
     return (*_PARTS, *tower_rules(spec.vision, channels_last=channels_last), *projector, *text)

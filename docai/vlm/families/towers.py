@@ -7,7 +7,6 @@ and norms of a checkpoint that no feature comes from are dropped.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from docai.checkpoint.dialect import Drop, Rename, Reshape, Rule, Transpose, renames
 from docai.errors import CheckpointError
@@ -100,9 +99,13 @@ def feature_layers(said: int | Sequence[int], depth: int) -> tuple[int, ...]:
     return counted
 
 
-def tower_rules(spec: Any, *, channels_last: bool) -> tuple[Rule, ...]:
+def tower_rules(spec: VitSpec | PackedVitSpec, *, channels_last: bool) -> tuple[Rule, ...]:
     """From the names of the tower that `spec` describes to ours. `channels_last`: MLX's convolutions."""
-    return (pixtral_rules if isinstance(spec, PackedVitSpec) else vit_rules)(spec, channels_last=channels_last)
+    match spec:
+        case VitSpec():
+            return vit_rules(spec, channels_last=channels_last)
+        case PackedVitSpec():
+            return pixtral_rules(spec, channels_last=channels_last)
 
 
 def vit_rules(spec: VitSpec, *, channels_last: bool) -> tuple[Rule, ...]:
