@@ -17,12 +17,12 @@ def causal(length: int, offset: int, *, window: int | None = None, blocks: mx.ar
     Arrays are True where a key may be seen: (length, keys) or (B, 1, length, keys).
     """
     keys = offset + length
-    beyond = window is not None and keys > window
-    if blocks is None and not beyond:
+    window = window if window is not None and keys > window else None  # one that hides nothing is none
+    if blocks is None and window is None:
         return None if length == 1 else "causal"
     query, key = mx.arange(offset, keys)[:, None], mx.arange(keys)[None]
     seen = key <= query
-    if beyond:
+    if window is not None:
         seen = seen & (key > query - window)
     if blocks is None:
         return seen
