@@ -95,9 +95,9 @@ def host_memory() -> int:
 def free_memory() -> int:
     """Bytes that a model can use now."""
     if on_gpu():
-        info = require_mlx().device_info()
-        free = info.get("free_memory")
-        return int(free) if free else total_memory() - int(require_mlx().get_active_memory())
+        mx = require_mlx()
+        free = mx.device_info().get("free_memory")  # of CUDA; what MLX keeps for itself can be used again
+        return int(free) + mx.get_cache_memory() if free else total_memory() - int(mx.get_active_memory())
     return min(host_memory(), _available() or host_memory())
 
 

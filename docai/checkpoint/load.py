@@ -175,7 +175,8 @@ def _batches(found: WeightMap, checkpoint: Checkpoint, dtype: str) -> Iterator[t
     batch, size = [], 0
     for name, weight in found.weights.items():
         for part, array in weight.parts(source.take, mx).items():
-            batch.append((sibling(name, part), _as(mx, array, wanted)))
+            whole = array if weight.change is None else mx.contiguous(array)  # a view would be copied at each use
+            batch.append((sibling(name, part), _as(mx, whole, wanted)))
         size += weight_bytes(weight, dtype, weight.quantization)
         if size >= _BATCH:
             yield batch, size
