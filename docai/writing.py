@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Container
 
 # Chinese and Japanese characters and their full-width signs: scripts written without spaces.
 _CJK = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
 _ROMAN = re.compile(r"^[ivxlc]+$", re.IGNORECASE)
+_WORD = re.compile(r"[^\W\d_]+(?:[-\u2010][^\W\d_]+)*")
+_SUSPENDED = re.compile(r"[^\W\d_][-\u2010],? (?:and|or|to) [^\W\d_]+[-\u2010]$")  # as "light- and heavy-"
+_NEAR = 80  # characters before a hyphen
 _WORD_BEFORE_HYPHEN = re.compile(r"([^\W\d_]+(?:[-\u2010][^\W\d_]+)*)[-\u2010\u00ad]$")
 
 
@@ -29,23 +33,39 @@ def is_rtl(text: str) -> bool:
     return sum(kind in ("R", "AL") for kind in letters) * 2 > len(letters)
 
 
-def glue(before: str, after: str) -> tuple[int, str]:
+def whole_words(text: str) -> frozenset[str]:
+    """The words of a text, folded, with the hyphens within them."""
+    return frozenset(_WORD.findall(text.casefold().replace("\u2010", "-")))
+
+
+def glue(before: str, after: str, printed: Container[str] = ()) -> tuple[int, str]:
     """How two consecutive lines join: (characters to drop from the first, what to put between them).
 
-    A hyphen that only splits a word at the line end goes; the hyphen of a compound ("state-of-the-") stays. Chinese
-    and Japanese join without a space.
+    A hyphen that only splits a word at the line end goes; the hyphen of a compound ("state-of-the-") stays. Which of
+    the two it is tells the text around, where it has the word in one line: `printed`, see `whole_words`. Chinese and
+    Japanese join without a space.
     """
     if not before or not after:
         return 0, ""
     # most lines end without a hyphen: looking at the last character first saves a search through each of them
     word = _WORD_BEFORE_HYPHEN.search(before) if before[-1] in "-\u2010\u00ad" else None
     if word and after[0].isalpha():
-        if before[-1] == "\u00ad" or (after[0].islower() and "-" not in word[1] and not word[1].isupper()):
-            return 1, ""
-        return 0, ""
+        return int(_only_splits(before, word[1], after, printed)), ""
     if is_cjk(before[-1]) and is_cjk(after[0]):
         return 0, ""
     return 0, " "
+
+
+def _only_splits(before: str, word: str, after: str, printed: Container[str]) -> bool:
+    """Whether the hyphen at the end of `before`, behind `word`, is none of the word's own."""
+    if before[-1] == "\u00ad":
+        return True
+    rest = _WORD.match(after)
+    first, second = (text.casefold().replace("\u2010", "-") for text in (word, rest[0] if rest else after))
+    joined, compound = first + second in printed, f"{first}-{second}" in printed
+    if joined != compound:
+        return joined
+    return after[0].islower() and "-" not in word and not word.isupper() and not _SUSPENDED.search(before[-_NEAR:])
 
 
 def page_number(text: str) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from docai.ocr.assemble import assemble
-from docai.ocr.joining import glue, in_reading_order, join_lines, join_rows
+from docai.ocr.joining import Printed, glue, in_reading_order, join_lines, join_rows
 from docai.types import Box, Label, Line, Link, Page, PageContent, Region, Word
 
 PAGE = Page(0, (600.0, 800.0), "pt", "test.pdf")
@@ -40,11 +40,29 @@ def region(box: tuple[float, float, float, float], label: Label = Label.TEXT, or
         ("日本", "and more", "日本 and more"),
         ("one", "two", "one two"),
         ("", "first", "first"),
+        ("light- and heavy-", "duty trucks", "light- and heavy-duty trucks"),
+        ("a list, and auto-", "matic", "a list, and automatic"),
     ],
 )
 def test_glue(before: str, after: str, joined: str) -> None:
     drop, between = glue(before, after)
     assert before[: len(before) - drop] + between + after == joined
+
+
+@pytest.mark.parametrize(
+    ("printed", "before", "after", "joined"),
+    [
+        ("A floating-point number", "Floating-", "point numbers", "Floating-point numbers"),
+        ("TraceMonkey is fast", "the Trace-", "Monkey team", "the TraceMonkey team"),
+        ("stop‐the‐world", "stop‐the‐", "world", "stop‐the‐world"),
+        ("a re-cover and to recover", "re-", "cover", "recover"),  # either: as if it were nowhere
+        ("point floating", "floating-", "point", "floatingpoint"),
+        ("", "UK-", "wide", "UK-wide"),
+    ],
+)
+def test_a_hyphen_at_a_line_end_is_what_it_is_elsewhere(printed: str, before: str, after: str, joined: str) -> None:
+    lines = [line(before, 0, 12), line(after, 0, 24)]
+    assert join_lines(lines, Printed([line(printed, 0, 0), *lines])).text == joined
 
 
 def test_words_keep_their_place_in_the_joined_text() -> None:

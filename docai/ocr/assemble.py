@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from docai.geometry import inside, union
-from docai.ocr.joining import Joined, in_reading_order, join_lines, join_rows, rows_of, spans_of, word_places
+from docai.ocr.joining import Joined, Printed, in_reading_order, join_lines, join_rows, rows_of, spans_of, word_places
 from docai.ocr.tables import build_table
 from docai.types import Block, Label, Line, Link, Page, PageContent, Region, Span, Table
 from docai.writing import is_rtl
@@ -37,7 +37,8 @@ def assemble(page: Page, lines: Sequence[Line], content: PageContent, regions: S
     ]
     for region, held in adopt(orphans):
         parts.insert(_place(region, [r for r, _ in parts]), (region, held))
-    blocks = [block for region, held in parts for block in _blocks(page, region, held, content)]
+    printed = Printed(lines)
+    blocks = [block for region, held in parts for block in _blocks(page, region, held, content, printed)]
     return [replace(block, id=f"p{page.index + 1}-b{n}") for n, block in enumerate(blocks, 1)]
 
 
@@ -131,10 +132,12 @@ def _place(region: Region, others: Sequence[Region]) -> int:
     return next((i for i, other in enumerate(others) if other.box.t > region.box.t), len(others))
 
 
-def _blocks(page: Page, region: Region, lines: list[Line], content: PageContent) -> list[Block]:
+def _blocks(
+    page: Page, region: Region, lines: list[Line], content: PageContent, printed: Container[str]
+) -> list[Block]:
     if region.label is Label.TABLE:
         return _table_blocks(page, region, lines, content)
-    return [_text_block(page, region, lines, content.links)]
+    return [_text_block(page, region, lines, content.links, printed)]
 
 
 def _table_blocks(page: Page, region: Region, lines: list[Line], content: PageContent) -> list[Block]:
@@ -160,9 +163,11 @@ def table_text(table: Table) -> str:
     return "\n".join("\t".join(row).rstrip("\t") for row in grid)
 
 
-def _text_block(page: Page, region: Region, lines: list[Line], links: Sequence[Link]) -> Block:
+def _text_block(
+    page: Page, region: Region, lines: list[Line], links: Sequence[Link], printed: Container[str] = ()
+) -> Block:
     lines = in_reading_order(lines)
-    joined = join_rows(lines) if region.label is Label.CODE else join_lines(lines)
+    joined = join_rows(lines) if region.label is Label.CODE else join_lines(lines, printed)
     emphasis_is_implied = region.label in (Label.TITLE, Label.HEADING)
     spans = spans_of(joined, links, skip=frozenset({"bold"}) if emphasis_is_implied else frozenset())
     marker, joined, spans = _take_marker(region.label, joined, spans)

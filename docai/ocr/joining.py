@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from docai.types import Line, Link, Span, Style, Word
 from docai.writing import glue as glue
 from docai.writing import is_cjk as is_cjk
 from docai.writing import is_rtl as is_rtl
+from docai.writing import whole_words
 
 
 def rows_of(lines: Iterable[Line]) -> list[list[Line]]:
@@ -55,11 +57,25 @@ class Joined:
     places: tuple[tuple[Word, int, int], ...]
 
 
-def join_lines(lines: Sequence[Line]) -> Joined:
-    """Lines, in reading order, as running text: hyphenated words mended, one space between lines."""
+class Printed:
+    """The words that some lines hold whole; looked for when they are first asked for."""
+
+    def __init__(self, lines: Sequence[Line]) -> None:
+        self._lines = lines
+
+    def __contains__(self, word: object) -> bool:
+        return word in self._words
+
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        return whole_words("\n".join(line.text for line in self._lines))
+
+
+def join_lines(lines: Sequence[Line], printed: Container[str] = ()) -> Joined:
+    """Lines, in reading order, as running text: hyphenated words mended (see `glue`), one space between lines."""
     text, places = "", []
     for line in lines:
-        drop, between = glue(text, line.text)
+        drop, between = glue(text, line.text, printed)
         text = text[: len(text) - drop] + between
         places += word_places(line, len(text))
         text += line.text
