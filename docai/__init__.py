@@ -12,7 +12,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from docai.version import __version__
 
 if TYPE_CHECKING:
     from docai.errors import DocaiError

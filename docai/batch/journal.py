@@ -19,10 +19,10 @@ from typing import IO, Any
 
 import orjson
 
-from docai import __version__
 from docai.errors import OutputError
 from docai.export.json import dumps, page_from, page_json
 from docai.types import PageResult
+from docai.version import __version__
 
 FOLDER = ".docai"
 _SYNC = 1.0  # seconds between two waits for the disk: what it costs is below the time of a page, or seldom

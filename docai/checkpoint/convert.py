@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from docai import __version__
 from docai.checkpoint.backend import in_bytes, require_mlx
 from docai.checkpoint.checkpoint import Checkpoint
 from docai.checkpoint.files import INDEX, shard_names
@@ -18,6 +17,7 @@ from docai.checkpoint.load import DOCAI, DTYPES, Mapped, Source, weight_bytes
 from docai.checkpoint.tensors import FLOATS, MLX_NAMES, Quantization
 from docai.checkpoint.weights import Weight, part_names, sibling
 from docai.errors import OutputError
+from docai.version import __version__
 
 MANIFEST = "docai.json"
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from docai import __version__
 from docai.cli.common import SETTINGS, AsJson, Quiet, Verbose, leave
 from docai.cli.models import models
 from docai.cli.options import settings, takes
@@ -26,6 +25,7 @@ from docai.tasks.options import (
     OutputOptions,
     PictureOptions,
 )
+from docai.version import __version__
 from docai.vlm.request import GenerationOptions
 
 if TYPE_CHECKING:

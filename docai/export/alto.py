@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from docai import __version__
 from docai.export.flow import flat
 from docai.export.markup import element, escaped
 from docai.export.options import ExportOptions
 from docai.export.words import PixelFrame, PlacedWord, lines_of, words_of
 from docai.geometry import union
 from docai.types import Block, Box, Cell, Document, Label, Line, PageOutcome, PageResult, Status, Style
+from docai.version import __version__
 
 _NAMESPACE = "http://www.loc.gov/standards/alto/ns-v4#"
 _SCHEMA = "http://www.loc.gov/standards/alto/v4/alto-4-4.xsd"

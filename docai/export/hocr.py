@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from docai import __version__
 from docai.export.flow import flat
 from docai.export.markup import element, escaped
 from docai.export.options import ExportOptions
 from docai.export.words import PixelFrame, PlacedWord, lines_of, words_of
 from docai.types import Block, Document, Label, Line, PageResult
+from docai.version import __version__
 from docai.writing import is_rtl
 
 _CLASSES = {

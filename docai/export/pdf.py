@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from docai import __version__
 from docai.errors import UsageError
 from docai.export.glyphless import GlyphlessFont, font_file
 from docai.export.options import ExportOptions
@@ -15,6 +14,7 @@ from docai.export.page_image import PageImage, page_image
 from docai.export.pdf_writer import PdfWriter, numbers, text_string
 from docai.export.text_layer import all_lines, text_layer
 from docai.types import Document, Line, Page, PageResult, Status
+from docai.version import __version__
 
 if TYPE_CHECKING:
     from docai.render.document import Source

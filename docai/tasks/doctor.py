@@ -14,9 +14,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from docai import __version__
 from docai.errors import DependencyMissing, ExitCode
 from docai.types import Limits
+from docai.version import __version__
 
 _PACKAGES = (
     "pypdfium2",

@@ -1,0 +1,3 @@
+"""The version of docai, for all of it."""
+
+__version__ = "0.1.0"
