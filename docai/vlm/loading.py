@@ -6,9 +6,11 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from docai.checkpoint.backend import on_gpu
 from docai.checkpoint.checkpoint import Checkpoint, read_checkpoint
 from docai.checkpoint.load import has_part, load_into
 from docai.errors import CheckpointError
+from docai.nn.quantized import suit_cpu
 from docai.vlm.config import Config
 from docai.vlm.families import Family, family_of
 from docai.vlm.network import Network
@@ -45,4 +47,6 @@ def load_network(
         _LOG.warning("%s: %s", checkpoint.name, notice)
     network = Network(spec)
     load_into(network, checkpoint, family.rules, spec, dtype=dtype, on_progress=on_progress)
+    if not on_gpu():
+        suit_cpu(network)
     return network

@@ -201,6 +201,8 @@ def model_of(
     """The model of a checkpoint. Raises CheckpointError or LimitExceeded."""
     family, spec = resolve(checkpoint)
     network = load_network(checkpoint, dtype=dtype, on_progress=on_progress)
+    network.fuse()
+    _wire()
     processor = None
     if spec.vision is not None and family.images is not None:
         processor = family.images(preprocessor_config(checkpoint), checkpoint.config)
@@ -214,3 +216,12 @@ def model_of(
         feature_cache=feature_cache,
         prefix_cache=prefix_cache,
     )
+
+
+def _wire() -> None:
+    """On Apple silicon, let as much memory as the system recommends stay resident, so that weights are not paged out.
+
+    As mlx-lm does while it generates.
+    """
+    if mx.metal.is_available():
+        mx.set_wired_limit(int(mx.device_info()["max_recommended_working_set_size"]))
