@@ -103,7 +103,10 @@ def _peer_model(peer: str, config: dict[str, Any]) -> Any:
     module = import_module(f"{peer}.models.{config['model_type']}")
     if peer == "mlx_lm":
         return module.Model(module.ModelArgs.from_dict(config))
-    return module.Model(module.ModelConfig.from_dict(config))
+    from mlx_vlm.utils import update_module_configs
+
+    config.setdefault("text_config", {k: v for k, v in config.items() if k != "vision_config"})
+    return module.Model(update_module_configs(module.ModelConfig.from_dict(config), module, config, ["text", "vision"]))
 
 
 # --- the sides: each gives a function that reads a prompt and yields tokens, and one that encodes an image
@@ -160,6 +163,7 @@ def mlx_lm_side(folder: Path) -> Side:
 
 def mlx_vlm_side(folder: Path) -> Side:
     import mlx.core as mx
+    import numpy as np
     from mlx_vlm.generate.ar import generate_step
     from mlx_vlm.utils import load_model
 
@@ -173,7 +177,7 @@ def mlx_vlm_side(folder: Path) -> Side:
     def see() -> Any:
         config = model.config.vision_config
         size = config.patch_size**2 * 3 * config.temporal_patch_size
-        pixels = mx.zeros((GRID[1] * GRID[2], size), mx.bfloat16)
+        pixels = mx.array(np.zeros((GRID[1] * GRID[2], size), np.float32)).astype(mx.bfloat16)
         mx.eval(model.vision_tower(pixels, mx.array([GRID]), output_hidden_states=False))
 
     return answer, see
@@ -217,7 +221,7 @@ def compare(name: str, folder: Path, options: argparse.Namespace) -> None:
         command += ["--tokens", options.tokens, "--rounds", options.rounds]
         done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
         if done.returncode:
-            sys.exit(f"{side} failed:\n{done.stderr[-3000:]}")
+            sys.exit(f"{side} failed ({done.returncode}):\n{done.stdout[-500:]}{done.stderr[-3000:]}")
         figures = json.loads(done.stdout.splitlines()[-1])
         found[side] = _better(found.get(side), figures)
     ratios = {f"x_{key}": found["docai"][key] / found[peer][key] for key in found[peer] if key in found["docai"]}

@@ -61,18 +61,27 @@ class Attention(nn.Module):
 
     def __call__(self, x: mx.array, rotation: Rotation | None, mask: Mask, cache: Cache) -> mx.array:
         """x (B, L, D) -> (B, L, D)"""
-        q, k, v = self._heads(x)
-        if self._spec.head_norm:
-            q, k = self.q_norm(q), self.k_norm(k)
-        q, k, v = (a.transpose(0, 2, 1, 3) for a in (q, k, v))  # (B, heads, L, d)
-        if rotation is not None:
-            q, k = rotation(q), rotation(k)
+        q, k, v = self._turned(x, rotation or _unturned)
         out = cache.attend(q, k, v, self._scoring, mask)
         return self.o(out.transpose(0, 2, 1, 3).reshape(*x.shape[:2], -1))
 
-    def _heads(self, x: mx.array) -> list[mx.array]:
-        """Queries, keys and values, (B, L, heads, d) each."""
-        shape = (*x.shape[:2], -1, self._spec.head_dim)
-        if "qkv" in self:
-            return list(mx.split(self.qkv(x).reshape(shape), self._borders, axis=2))
-        return [layer(x).reshape(shape) for layer in (self.q, self.k, self.v)]
+    def _turned(self, x: mx.array, rotation: Rotation) -> list[mx.array]:
+        """Queries, keys and values, (B, heads, L, d) each, the first two turned."""
+        if "qkv" not in self:
+            q, k, v = (self._heads(layer(x)) for layer in (self.q, self.k, self.v))
+        elif self._spec.head_norm:
+            q, k, v = mx.split(self._heads(self.qkv(x)), self._borders, axis=1)
+        else:  # queries and keys lie side by side: one kernel turns both
+            both, v = mx.split(self._heads(self.qkv(x)), self._borders[1:], axis=1)
+            return [*mx.split(rotation(both), self._borders[:1], axis=1), v]
+        if self._spec.head_norm:
+            q, k = self.q_norm(q), self.k_norm(k)
+        return [rotation(q), rotation(k), v]
+
+    def _heads(self, x: mx.array) -> mx.array:
+        """(B, L, heads * d) -> (B, heads, L, d)"""
+        return x.reshape(*x.shape[:2], -1, self._spec.head_dim).transpose(0, 2, 1, 3)
+
+
+def _unturned(x: mx.array) -> mx.array:
+    return x

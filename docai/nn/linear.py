@@ -24,6 +24,7 @@ def joined(parts: Sequence[Linear]) -> Linear | None:
             one[name] = mx.concatenate([part[name] for part in parts], axis=0)
         elif name in one:
             del one[name]
+    mx.eval(one.parameters())  # now, so that no more than one layer is there twice
     one.freeze()
     return one
 
