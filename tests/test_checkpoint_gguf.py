@@ -14,6 +14,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from docai.checkpoint.checkpoint import read_checkpoint
+from docai.checkpoint.gguf import GgufArrays
+from docai.checkpoint.gguf_blocks import BLOCKS
+from docai.checkpoint.tensors import MLX_NAMES
 from docai.errors import CheckpointError
 from docai.vlm.loading import load_network
 from docai.vlm.tokenizer import Tokenizer
@@ -93,12 +96,41 @@ def logits(path: Path) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("kind", "head"),
-    [("F32", False), ("F16", False), ("BF16", False), ("Q8_0", False), ("Q4_0", True), ("Q4_1", True)],
+    [("F32", False), ("F16", False), ("BF16", False), ("Q8_0", False), ("Q4_0", True), ("Q4_1", True), ("Q5_K", True)],
 )
 def test_it_says_what_the_same_weights_say_as_safetensors(tmp_path: Path, kind: str, head: bool) -> None:
     path = tmp_path / "tiny.gguf"
     numbers = write_gguf(path, FIELDS, tensors(kind, head=head))
     np.testing.assert_allclose(logits(path), logits(as_transformers(tmp_path / "hf", numbers)), atol=2e-3)
+
+
+@pytest.mark.parametrize("kind", [kind.name for kind in BLOCKS.values()])
+def test_every_block_format_is_what_ggml_says(tmp_path: Path, kind: str) -> None:
+    array = np.random.RandomState(1).standard_normal((4, 512)).astype(np.float32)
+    numbers = write_gguf(tmp_path / "x.gguf", FIELDS, {"w.weight": (array, kind)})
+    checkpoint = read_checkpoint(tmp_path / "x.gguf")
+    arrays = GgufArrays(tmp_path / "x.gguf")
+    parts = [name for name in ("w.weight", "w.scales", "w.biases") if name in checkpoint.tensors]
+    for name in parts:
+        info = checkpoint.tensors[name]
+        assert (arrays[name].shape, arrays[name].dtype) == (info.shape, getattr(mx, MLX_NAMES[info.dtype]))
+    loaded = arrays["w.weight"]
+    if len(parts) > 1:
+        assert checkpoint.quantization is not None
+        how = checkpoint.quantization.of("w")
+        assert how is not None
+        loaded = mx.dequantize(loaded, *(arrays[name].astype(mx.float32) for name in parts[1:]), **how.arguments)
+    np.testing.assert_allclose(np.asarray(loaded.astype(mx.float32)), numbers["w.weight"], rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["F32", "F16", "Q4_0", "Q4_1", "Q8_0"])
+def test_the_formats_that_mlx_reads_are_read_the_same(tmp_path: Path, kind: str) -> None:
+    array = np.random.RandomState(1).standard_normal((4, 512)).astype(np.float32)
+    write_gguf(tmp_path / "x.gguf", FIELDS, {"w.weight": (array, kind)})
+    arrays = GgufArrays(tmp_path / "x.gguf")
+    for name, expected in mx.load(str(tmp_path / "x.gguf")).items():
+        assert arrays[name].dtype == expected.dtype
+        np.testing.assert_array_equal(np.asarray(arrays[name]), np.asarray(expected))
 
 
 def test_blocks_stay_quantized(tmp_path: Path) -> None:
@@ -195,6 +227,11 @@ class TestBroken:
         write_gguf(tmp_path / "x.gguf", {**FIELDS, **fields}, {})
         self.told(tmp_path / "x.gguf", message)
 
+    def test_one_of_several_files_must_be_named(self, tmp_path: Path) -> None:
+        for name in "ab":
+            write_gguf(tmp_path / f"{name}.gguf", FIELDS, {})
+        self.told(tmp_path, r"holds a\.gguf, b\.gguf: name one of them")
+
     def test_missing_metadata(self, tmp_path: Path) -> None:
         write_gguf(tmp_path / "x.gguf", {k: v for k, v in FIELDS.items() if "block_count" not in k}, {})
         self.told(tmp_path / "x.gguf", r"expected llama\.block_count")
@@ -208,8 +245,8 @@ class TestBroken:
         write_gguf(path, FIELDS, {"w": (np.ones((32, 32), np.float32), "F32")})
         data = path.read_bytes()
         at = data.rindex(struct.pack("<QQI", 32, 32, 0)) + 16
-        path.write_bytes(data[:at] + struct.pack("<I", 6) + data[at + 4 :])
-        self.told(path, "w is of GGUF type 6; docai reads F32, F16, BF16, Q4_0")
+        path.write_bytes(data[:at] + struct.pack("<I", 11) + data[at + 4 :])
+        self.told(path, "w is of GGUF type 11; docai reads F32, F16, Q4_0")
 
 
 def smollm() -> Path | None:

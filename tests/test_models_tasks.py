@@ -346,3 +346,6 @@ def test_unknown_types_name_what_is_supported(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"near it: .*qwen2_5_vl.*supported: ") as raised:
         show_model(str(folder), LoadOptions())
     assert raised.value.exit_code == 3
+    save(tmp_path, llama(), {**CONFIG, "model_type": "got_ocr2"})
+    with pytest.raises(CheckpointError, match=r"'got_ocr2' \(GOT-OCR 2\.0\) is not supported yet; supported: "):
+        show_model(str(folder), LoadOptions())

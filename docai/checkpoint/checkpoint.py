@@ -67,10 +67,8 @@ class Checkpoint:
 def read_checkpoint(path: Path, name: str | None = None) -> Checkpoint:
     """The checkpoint in a folder, or in a GGUF file. Raises CheckpointError."""
     name = name or str(path)
-    if path.is_dir():
-        only = list(path.glob("*.gguf"))
-        if not (path / "config.json").is_file() and len(only) == 1:
-            path = only[0]
+    if path.is_dir() and not (path / "config.json").is_file():
+        path = _gguf_in(path)
     if path.suffix == ".gguf":
         from docai.checkpoint.gguf import read_gguf
 
@@ -83,3 +81,11 @@ def read_checkpoint(path: Path, name: str | None = None) -> Checkpoint:
     quantization = quantization_of(config, str(path / "config.json"))
     contents = read_folder(path)
     return Checkpoint(name, path, config, contents.files, contents.tensors, contents.metadata, quantization)
+
+
+def _gguf_in(folder: Path) -> Path:
+    """The one GGUF file of a folder that has no config; the folder itself where there is none."""
+    files = sorted(folder.glob("*.gguf"))
+    if len(files) > 1:
+        raise CheckpointError(f"{folder} holds {', '.join(file.name for file in files)}: name one of them")
+    return files[0] if files else folder

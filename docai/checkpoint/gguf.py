@@ -1,7 +1,6 @@
 """GGUF files of the Llama architecture, as text-only checkpoints.
 
-The format is that of ggml (docs/gguf.md there). The header is read here; the numbers are read by MLX, which keeps Q4_0,
-Q4_1 and Q8_0 quantized and turns other block formats into half precision.
+The format is that of ggml (docs/gguf.md there). `docai.checkpoint.gguf_blocks` says how its block formats are packed.
 """
 
 from __future__ import annotations
@@ -14,10 +13,15 @@ from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+
+from docai.checkpoint.backend import require_mlx
 from docai.checkpoint.checkpoint import Checkpoint
 from docai.checkpoint.dialect import Drop, Interleave, Rename, Rule, renames
+from docai.checkpoint.gguf_blocks import BLOCKS, BlockKind
 from docai.checkpoint.quantize import QuantizationConfig
 from docai.checkpoint.tensors import Quantization, TensorInfo
+from docai.checkpoint.weights import sibling
 from docai.errors import CheckpointError
 
 # Metadata types of a fixed size, by number: what `struct` calls them.
@@ -25,28 +29,13 @@ _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: 
 _STRING, _ARRAY = 8, 9
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """A tensor type: `block` numbers take `size` bytes; what MLX makes of them."""
-
-    name: str
-    block: int
-    size: int
-    dtype: str = "F16"
-    bits: int = 0  # of those that stay quantized
-
-
-_KINDS = {
-    0: _Kind("F32", 1, 4, "F32"), 1: _Kind("F16", 1, 2), 30: _Kind("BF16", 1, 2, "BF16"),
-    2: _Kind("Q4_0", 32, 18, bits=4), 3: _Kind("Q4_1", 32, 20, bits=4), 8: _Kind("Q8_0", 32, 34, bits=8),
-    10: _Kind("Q2_K", 256, 84), 12: _Kind("Q4_K", 256, 144), 14: _Kind("Q6_K", 256, 210),
-}  # fmt: skip
+GROUP = 32  # numbers that share a scale, in the formats that stay quantized
 
 
 @dataclass(frozen=True, slots=True)
 class _Header:
     fields: dict[str, Any]
-    tensors: dict[str, tuple[tuple[int, ...], _Kind, int]]  # shape, kind, offset in the file
+    tensors: dict[str, tuple[tuple[int, ...], BlockKind, int]]  # shape, kind, offset in the file
 
 
 def read_gguf(path: Path, name: str) -> Checkpoint:
@@ -60,10 +49,10 @@ def read_gguf(path: Path, name: str) -> Checkpoint:
             tensors[tensor] = TensorInfo(kind.dtype, shape, path, offset)
             continue
         module = tensor.removesuffix(".weight")
-        modules[module] = Quantization(kind.block, kind.bits)
-        groups = (*shape[:-1], shape[-1] // kind.block)
+        modules[module] = Quantization(GROUP, kind.bits)
+        groups = (*shape[:-1], shape[-1] // GROUP)
         tensors[tensor] = TensorInfo("U32", (*shape[:-1], shape[-1] * kind.bits // 32), path, offset)
-        tensors |= {f"{module}.{part}": TensorInfo("F16", groups, path, offset) for part in ("scales", "biases")}
+        tensors |= {f"{module}.{part}": TensorInfo(kind.dtype, groups, path, offset) for part in ("scales", "biases")}
     return Checkpoint(
         name,
         path,
@@ -71,10 +60,34 @@ def read_gguf(path: Path, name: str) -> Checkpoint:
         (path,),
         tensors,
         {"format": "gguf", "name": str(header.fields.get("general.name", ""))},
-        QuantizationConfig(Quantization(32, 4), modules) if modules else None,
+        QuantizationConfig(Quantization(GROUP, 4), modules) if modules else None,
         rules=_rules(config),
         made={**_tokenizer(path, header.fields), "config.json": json.dumps(config)},
     )
+
+
+class GgufArrays(dict[str, Any]):
+    """The arrays of a GGUF file by name, made when they are asked for; what is taken out is forgotten."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path, self._tensors = path, _read_header(path).tensors
+
+    def __missing__(self, name: str) -> Any:
+        module, _, part = name.rpartition(".")
+        owner = f"{module}.weight" if part in ("scales", "biases") else name
+        shape, kind, offset = self._tensors[owner]
+        rows = max(1, prod(shape[:-1]))
+        data = np.memmap(self._path, np.uint8, "r", offset, (prod(shape) // kind.block * kind.size,))
+        for made, array in kind.arrays(np.asarray(data).reshape(rows, -1)).items():
+            self[sibling(owner, made)] = _array(array.reshape(*shape[:-1], -1), kind.dtype)
+        return self[name]
+
+
+def _array(array: Any, dtype: str) -> Any:
+    """The same for MLX; NumPy has no name for bfloat16."""
+    mx = require_mlx()
+    return mx.array(array).view(mx.bfloat16) if array.dtype == np.uint16 and dtype == "BF16" else mx.array(array)
 
 
 def _tokenizer(path: Path, fields: dict[str, Any]) -> dict[str, str]:
@@ -218,16 +231,16 @@ class _Reader:
                 )
         return header
 
-    def _tensor(self) -> tuple[str, tuple[int, ...], _Kind, int]:
+    def _tensor(self) -> tuple[str, tuple[int, ...], BlockKind, int]:
         name = self._string()
         axes = self._one("I")
         if axes > 8:
             raise CheckpointError(f"{self._path}: its GGUF header is corrupt: {name} has {axes} axes")
         shape = tuple(reversed([self._one("Q") for _ in range(axes)]))
         number, offset = self._one("I"), self._one("Q")
-        kind = _KINDS.get(number)
+        kind = BLOCKS.get(number)
         if kind is None:
-            known = ", ".join(k.name for k in _KINDS.values())
+            known = ", ".join(k.name for k in BLOCKS.values())
             raise CheckpointError(f"{self._path}: {name} is of GGUF type {number}; docai reads {known}")
         if shape and shape[-1] % kind.block:
             raise CheckpointError(f"{self._path}: {name}, {kind.name}, has rows of {shape[-1]} numbers")

@@ -27,8 +27,8 @@ from docai.errors import CheckpointError, DocaiError, OutputError, UsageError
 
 _REPO = re.compile(r"[\w.-]+/[\w.-]+(?::[\w.-]+)?")
 BESIDE = (".json", ".jinja", ".txt", ".model", ".tiktoken")  # config, tokenizer, template, processor
-# GGUF files whose blocks MLX keeps, best first.
-_GGUF_KINDS = ("Q8_0", "Q4_1", "Q4_0", "F16", "BF16")
+# GGUF files, best first: those whose blocks stay quantized, then those that are or become half precision.
+_GGUF_KINDS = ("Q8_0", "Q5_K_M", "Q4_K_M", "Q4_K_S", "Q5_1", "Q5_0", "Q4_1", "Q4_0", "BF16", "F16", "Q6_K")
 _GIT_SHA1, _SHA256 = 40, 64  # hex digits: the hub names small files by the first, large ones by the second
 
 

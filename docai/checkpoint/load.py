@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from docai.checkpoint.backend import check_memory, on_gpu, require_mlx
 from docai.checkpoint.checkpoint import Checkpoint
 from docai.checkpoint.dialect import Rule, apply_rules
+from docai.checkpoint.gguf import GgufArrays
 from docai.checkpoint.tensors import BITS, FLOATS, MLX_NAMES, Quantization
 from docai.checkpoint.weights import Shape, Weight, WeightMap, sibling
 from docai.errors import CheckpointError, UsageError
@@ -207,10 +208,16 @@ class Source:
             self._files[info.file] = _loaded(info.file)
         self._uses[name] -= 1
         arrays = self._files[info.file]
-        return arrays[name] if self._uses[name] > 0 else arrays.pop(name)
+        array = arrays[name]
+        if self._uses[name] <= 0:
+            del arrays[name]
+        return array
 
 
 def _loaded(path: Path) -> dict[str, Any]:
+    """The arrays of a file by name. They are read when they are evaluated, or asked for."""
+    if path.suffix == ".gguf":
+        return GgufArrays(path)
     mx = require_mlx()
     try:
         found: dict[str, Any] = mx.load(str(path))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from docai.checkpoint.recipes import later_family
 from docai.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ def family_of(config: Mapping[str, Any]) -> Family:
 def _unsupported(kind: object) -> str:
     if not isinstance(kind, str):
         return f"config.json: expected a model_type, got {kind!r}; is this a checkpoint of transformers or MLX?"
+    if later := later_family(kind):
+        return f"model_type {kind!r} ({later}) is not supported yet; supported: {', '.join(sorted(FAMILIES))}"
     near = difflib.get_close_matches(kind, FAMILIES, n=3)
     hint = f" (near it: {', '.join(near)})" if near else ""
     return f"model_type {kind!r} is not supported{hint}; supported: {', '.join(sorted(FAMILIES))}"
