@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -24,12 +22,6 @@ def run_python(code: str) -> str:
 def test_public_names_are_there(name: str) -> None:
     assert getattr(docai, name) is not None
     assert name in dir(docai)
-
-
-def test_no_module_imports_the_face_of_the_package() -> None:
-    root = Path(docai.__file__).parent
-    inner = [path for path in root.rglob("*.py") if path.parent != root]
-    assert [path for path in inner if re.search(r"^\s*(?:from docai import|import docai$)", path.read_text(), re.M)] == []
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
