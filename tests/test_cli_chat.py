@@ -6,6 +6,7 @@ import io
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -255,6 +256,20 @@ def test_captions_of_a_folder(models: Path, sees: Model, capsysbinary: pytest.Ca
     assert [c.text for c in done] == [lines[0]["caption"]]
     assert caption(Path("a.png").read_bytes(), sees, detail="short", max_tokens=4)[0].text == done[0].text
     assert len(caption("b.pdf", sees, pages="2", max_tokens=1)) == 1
+
+
+def test_captions_in_the_words_that_a_model_was_taught(sees: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    answer = Model.answer
+    monkeypatch.setattr(
+        Model, "answer", lambda self, m, *more: (asked.append(m[0]["content"][1]["text"]), answer(self, m, *more))[1]
+    )
+    taught = replace(sees.family, prompt=replace(sees.family.prompt, captions=("a", "b", "c")))
+    for family in (sees.family, taught):
+        monkeypatch.setattr(sees, "family", family)
+        caption("a.png", sees, detail="long", max_tokens=1)
+    assert "detail" in asked[0]
+    assert asked[1] == "c"
 
 
 def test_a_caption_is_text(models: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:

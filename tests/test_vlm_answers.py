@@ -18,6 +18,7 @@ from docai.vlm.request import Generation, GenerationOptions, Timings, Usage  # n
 from docai.vlm.structured import Grammar, Vocabulary  # noqa: E402
 from docai.vlm.thinking import Thinking, ThinkingMarks, thinking_marks  # noqa: E402
 from docai.vlm.tokenizer import Tokenizer  # noqa: E402
+from tests.test_vlm_stream import KINDS  # noqa: E402
 from tests.tiny_checkpoint import byte_level  # noqa: E402
 
 MARKS = ThinkingMarks(1, 2)
@@ -98,6 +99,23 @@ def test_any_choice_among_allowed_tokens_follows_the_schema(tokenizer: Tokenizer
         said = json.loads(tokenizer.decode(ids))
         assert set(said) == set(SCHEMA["required"])
         assert said["currency"] in ("EUR", "USD")
+
+
+@pytest.mark.parametrize("kind", ["byte_fallback", "byte_fallback_strip"])
+def test_other_tokenizers_follow_schemas_too(kind: str) -> None:
+    pytest.importorskip("llguidance")
+    tokenizer = Tokenizer(KINDS[kind], stops=frozenset({KINDS[kind].token_to_id("<|end of it|>")}))
+    grammar, ids = Grammar(Vocabulary(tokenizer), {"enum": ["hello", "a"]}), []
+    while not grammar.done and len(ids) < 20:
+        ids.append(int(np.flatnonzero(np.array(grammar.allowed(tokenizer.size)))[0]))
+        grammar.add(ids[-1])
+    assert json.loads(tokenizer.decode(ids)) in ("hello", "a")
+
+
+def test_a_tokenizer_that_cannot_be_followed() -> None:
+    pytest.importorskip("llguidance")
+    with pytest.raises(UsageError, match="tokenizer cannot be followed"):
+        Vocabulary(Tokenizer(KINDS["word_piece"]))
 
 
 def test_a_schema_that_is_none_is_a_usage_error(tokenizer: Tokenizer) -> None:

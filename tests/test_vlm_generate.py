@@ -337,6 +337,11 @@ def test_images_that_are_none(qwen: Model, image: Any, error: type[Exception], s
         qwen.generate("What?", [image])
 
 
+def test_a_document_is_no_picture(qwen: Model, tiny_pdf: bytes) -> None:
+    with pytest.raises(UsageError, match="2 pages"):
+        qwen.generate("What?", [tiny_pdf])
+
+
 def test_missing_and_surplus_images(qwen: Model, rgb: np.ndarray) -> None:
     text = [{"role": "user", "content": "Hello"}]
     with pytest.raises(UsageError, match="1 image"):

@@ -86,8 +86,9 @@ def captions(
     `on_error` hears of a picture that cannot be read, and the others go on; without it the error is raised.
     """
     words, most = _ASKED[asked.detail]
+    taught = model.family.prompt.captions
     limited = replace(options, max_tokens=options.max_tokens or most)
-    question = question_of(1, asked.prompt or words)
+    question = question_of(1, asked.prompt or (taught[list(_ASKED).index(asked.detail)] if taught else words))
     seen = pictures_in(file, pictures)
     for picture in seen:
         try:

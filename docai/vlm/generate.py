@@ -283,6 +283,7 @@ class PromptReader:
             hidden = self._network.prefill(prompt.part(begin - start, end - start), caches)
             if end < ends[-1]:
                 mx.eval([cache.state for cache in caches])
+                mx.clear_cache()
         return self._network.decoder.logits(hidden[:, -1])
 
 

@@ -77,6 +77,7 @@ class PromptSpec:
     checkpoints that ship none, `plain` that of `--no-chat-template`: both see `messages`, whose content is always
     parts (`text` of an image part is `image`), `image`, `bos_token` and the other named tokens. Jinja drops a line
     break after a block and at the very end: `{{ '\\n' }}` stays. `surround` says whether the tokenizer may add its BOS.
+    `captions` are the fixed words that some models were taught for short, normal and long captions.
     """
 
     placeholder: str = ""
@@ -86,6 +87,7 @@ class PromptSpec:
     plain: str = ""
     expand: Expansion = run
     surround: bool = True
+    captions: tuple[str, str, str] | None = None
 
 
 def render(

@@ -22,9 +22,15 @@ class Vocabulary:
     """A tokenizer as llguidance needs it. Making it takes a second or so for a large vocabulary: keep it."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
+        """Raises UsageError for tokenizers of a kind that cannot be followed."""
         guidance = _llguidance()
         stops = sorted(tokenizer.stops) or None
-        self.backend: LLTokenizer = guidance.LLTokenizer(tokenizer.backend.to_str(), eos_token=stops)
+        try:
+            self.backend: LLTokenizer = guidance.LLTokenizer(tokenizer.backend.to_str(), eos_token=stops)
+        except ValueError as error:
+            raise UsageError(
+                f"json_schema: this model's tokenizer cannot be followed: {_first_line(str(error))}"
+            ) from error
 
 
 class Grammar:

@@ -35,7 +35,13 @@ FAMILY = Family(
     spec,
     nested_rules((Rename(f"{PROJECTOR}linear.{{part}}", "connector.up.{part}"),), norm_offset=True),
     PromptSpec(
-        placeholder="<image>", token="<image>", image="<image>", template=_REQUEST, plain=_REQUEST, surround=False
+        placeholder="<image>",
+        token="<image>",
+        image="<image>",
+        template=_REQUEST,
+        plain=_REQUEST,
+        surround=False,
+        captions=("cap en", "caption en", "describe en"),
     ),
     siglip_images(),
 )
