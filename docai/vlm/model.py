@@ -57,11 +57,6 @@ class Model:
         return self._processor is not None
 
     @property
-    def thinks(self) -> bool:
-        """Whether it can think before it answers."""
-        return self._runtime.marks is not None
-
-    @property
     def context(self) -> int:
         """The longest prompt and answer together, in tokens."""
         return self._runtime.context
@@ -204,7 +199,7 @@ def model_of(
     network.fuse()
     _wire()
     processor = None
-    if spec.vision is not None and family.images is not None:
+    if spec.connector is not None and family.images is not None:
         processor = family.images(preprocessor_config(checkpoint), checkpoint.config)
     tokenizer = Tokenizer.from_checkpoint(checkpoint)
     return Model(
