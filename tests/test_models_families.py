@@ -1,0 +1,66 @@
+"""Every family's checkpoints become our own and stay the same model; every one can be explained and quantized."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from docai.checkpoint.checkpoint import read_checkpoint
+from docai.checkpoint.dialect import own_names_matched
+from docai.checkpoint.options import LoadOptions, SourceOptions
+from docai.tasks.convert import convert_model
+from docai.tasks.models import Resolved, show_model, verify_model
+from docai.tasks.models_options import ConvertOptions
+from docai.vlm.loading import load_network
+from tests.parity.stored import CASES, case_of, config_of, images_of, logits, variants, weights_of, written
+
+EVERY = pytest.mark.parametrize("name", CASES)
+
+
+@pytest.fixture
+def folder(name: str, tmp_path: Path) -> Path:
+    """A case of the parity tests as a checkpoint."""
+    return written(tmp_path / "checkpoint", config_of(name), weights_of(name))
+
+
+def answer(name: str, folder: Path) -> np.ndarray:
+    return logits(load_network(folder), case_of(name)["tokens"], images_of(name))
+
+
+@EVERY
+def test_converted_it_is_the_same_model(name: str, folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    convert_model(str(folder), ConvertOptions(output=str(out), shard_size="50kB"))
+    assert len(list(out.glob("*.safetensors"))) > 1
+    np.testing.assert_array_equal(answer(name, out), answer(name, folder))
+    assert verify_model(str(out), SourceOptions())["problems"] == []
+
+
+@EVERY
+def test_quantized_it_is_what_its_numbers_stand_for(name: str, folder: Path, tmp_path: Path) -> None:
+    packed, plain = tmp_path / "packed", tmp_path / "plain"
+    convert_model(str(folder), ConvertOptions(output=str(packed), bits=8, group_size=32, vision=True))
+    assert read_checkpoint(packed).quantization is not None
+    convert_model(str(packed), ConvertOptions(output=str(plain), dequantize=True))
+    np.testing.assert_allclose(answer(name, packed), answer(name, plain), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(("name", "variant"), list(variants()))
+def test_it_is_explained(name: str, variant: str, tmp_path: Path) -> None:
+    weights = weights_of(name, variant)
+    folder = written(tmp_path / "checkpoint", config_of(name, variant), weights)
+    found = json.loads(json.dumps(show_model(str(folder), LoadOptions())))
+    used = {source for weight in found["weights"] for source in weight["from"]}
+    assert used | set(found["dropped"]) == set(weights)
+    assert found["sees"] == any(weight["name"].startswith("vision.") for weight in found["weights"])
+    assert sum(module["parameters"] for module in found["modules"]) == found["parameters"]
+
+
+@EVERY
+def test_no_rule_matches_a_name_of_ours(name: str, folder: Path) -> None:
+    resolved = Resolved.of(read_checkpoint(folder))
+    for rules in resolved.family.rules.values():
+        assert own_names_matched(rules(resolved.spec), resolved.mapped.map.weights) == []
