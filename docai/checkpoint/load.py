@@ -115,7 +115,9 @@ def load_into(
     dtype: str | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Mapped:
-    """Fill a freshly made module with the weights of a checkpoint. `on_progress` is told bytes done and bytes in all.
+    """Fill a freshly made module with the weights of a checkpoint.
+
+    `on_progress` is told bytes done and bytes in all, first of all (0, what is needed), before anything is read.
 
     Layers whose weights are quantized become quantized layers. Raises CheckpointError where anything does not fit, and
     LimitExceeded where the weights do not fit into memory.
@@ -125,6 +127,8 @@ def load_into(
     kind = load_dtype(checkpoint, dtype)
     needed = mapped.nbytes(kind)
     check_memory(needed, checkpoint.name)
+    if on_progress:
+        on_progress(0, needed)
     _quantize_layers(module, mapped.map)
     done = 0
     for arrays, size in _batches(mapped.map, checkpoint, kind):
