@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -59,6 +60,12 @@ def files(tmp_path: Path, tiny_pdf: bytes, monkeypatch: pytest.MonkeyPatch) -> P
 
 def said(capsysbinary: pytest.CaptureFixture[bytes]) -> Any:
     return json.loads(capsysbinary.readouterr().out)
+
+
+def test_the_memory_is_told_first(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = str(models / "text")
+    assert run("chat", "-m", model, "-p", "What?", "--max-tokens", "1", "--dtype", "float32") == 0
+    assert re.search(rf"^docai: {model}: \d+ kB of memory for the weights$", capsys.readouterr().err, re.MULTILINE)
 
 
 def test_an_answer_goes_to_standard_output(

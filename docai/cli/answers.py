@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from docai.checkpoint.backend import in_bytes
 from docai.cli.output import is_terminal, put
 from docai.cli.progress import Reporter
 from docai.tasks.load import load_chosen
@@ -23,9 +24,14 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 
 def loaded(options: ModelOptions, reporter: Reporter) -> Model:
-    """The model, with a bar on a terminal while its weights are read."""
+    """The model, with a bar on a terminal while its weights are read; elsewhere --dtype and -v say what they take."""
     if not reporter.bar:
-        return load_chosen(options)
+
+        def tell(done: int, total: int) -> None:
+            if done == 0 and (options.dtype or reporter.verbose):
+                reporter.warn(f"{options.chosen}: {in_bytes(total)} of memory for the weights")
+
+        return load_chosen(options, tell)
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
