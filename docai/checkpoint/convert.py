@@ -13,7 +13,7 @@ from docai.checkpoint.backend import in_bytes, require_mlx
 from docai.checkpoint.checkpoint import Checkpoint
 from docai.checkpoint.files import INDEX, shard_names
 from docai.checkpoint.hub import BESIDE, hash_name, hash_of
-from docai.checkpoint.load import DOCAI, DTYPES, Mapped, Source, weight_bytes
+from docai.checkpoint.load import DOCAI, DTYPES, EXACT, Mapped, Source, weight_bytes
 from docai.checkpoint.tensors import FLOATS, MLX_NAMES, Quantization
 from docai.checkpoint.weights import Weight, part_names, sibling
 from docai.errors import OutputError
@@ -40,7 +40,9 @@ class Conversion:
         planned = self.plan.get(name.removesuffix(".weight")) if name.endswith(".weight") else None
         return planned or (None if self.dense else weight.quantization)
 
-    def float_type(self, weight: Weight) -> str:
+    def float_type(self, name: str, weight: Weight) -> str:
+        if name in EXACT:
+            return "F32"
         return self.dtype or (weight.dtype if weight.dtype in FLOATS else "BF16")
 
 
@@ -71,7 +73,7 @@ def convert(
 
 
 def _stored(name: str, weight: Weight, conversion: Conversion) -> int:
-    return weight_bytes(weight, conversion.float_type(weight), conversion.quantization(name, weight))
+    return weight_bytes(weight, conversion.float_type(name, weight), conversion.quantization(name, weight))
 
 
 def _check_place(folder: Path, size: int) -> None:
@@ -137,7 +139,7 @@ def _converted(name: str, weight: Weight, source: Source, conversion: Conversion
     """The arrays that are stored of a weight, by name."""
     mx = require_mlx()
     parts = weight.parts(source.take, mx)
-    kind = getattr(mx, MLX_NAMES[conversion.float_type(weight)])
+    kind = getattr(mx, MLX_NAMES[conversion.float_type(name, weight)])
     how = conversion.quantization(name, weight)
     if how != weight.quantization:
         packed = weight.quantization

@@ -14,6 +14,7 @@ class Recipe:
 
 
 RECIPES: dict[str, Recipe] = {
+    "falcon-ocr": Recipe("tiiuae/Falcon-OCR", "Falcon-OCR, reads regions of documents, 0.3B"),
     "gemma3": Recipe("google/gemma-3-4b-it", "Gemma 3, 4B"),
     "llava": Recipe("llava-hf/llava-1.5-7b-hf", "LLaVA 1.5, 7B"),
     "llava-next": Recipe("llava-hf/llava-v1.6-mistral-7b-hf", "LLaVA 1.6 on Mistral, 7B"),
@@ -36,7 +37,6 @@ LATER: dict[str, tuple[str, ...]] = {
     "Bunny": ("llava-qwen2", "bunny-llama"),
     "Cohere Compass": ("cohere_compass",),
     "DiffusionGemma": ("diffusion_gemma",),
-    "Falcon-OCR": ("falcon_ocr",),
     "Florence-2": ("florence2",),
     "Gemma 3n": ("gemma3n",),
     "Gemma 4": ("gemma4", "gemma4_unified"),

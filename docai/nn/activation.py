@@ -56,6 +56,11 @@ def _gelu_tanh_gated(gate: mx.array, up: mx.array) -> mx.array:
     return gelu_tanh(gate) * up
 
 
+@partial(mx.compile, shapeless=True)
+def _relu_squared_gated(gate: mx.array, up: mx.array) -> mx.array:
+    return relu_squared(gate) * up
+
+
 def gated(name: str) -> Callable[[mx.array, mx.array], mx.array]:
     """activation(gate) * up; one kernel for the common ones."""
     activation = ACTIVATIONS[name]
@@ -63,4 +68,6 @@ def gated(name: str) -> Callable[[mx.array, mx.array], mx.array]:
         return _silu_gated
     if activation is gelu_tanh:
         return _gelu_tanh_gated
+    if activation is relu_squared:
+        return _relu_squared_gated
     return lambda gate, up: activation(gate) * up

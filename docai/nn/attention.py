@@ -62,8 +62,12 @@ class Attention(nn.Module):
     def __call__(self, x: mx.array, rotation: Rotation | None, mask: Mask, cache: Cache) -> mx.array:
         """x (B, L, D) -> (B, L, D)"""
         q, k, v = self._turned(x, rotation or _unturned)
-        out = cache.attend(q, k, v, self._scoring, mask)
+        out = cache.attend(q, k, v, self.scoring, mask)
         return self.o(out.transpose(0, 2, 1, 3).reshape(*x.shape[:2], -1))
+
+    @property
+    def scoring(self) -> Scoring:
+        return self._scoring
 
     def _turned(self, x: mx.array, rotation: Rotation) -> list[mx.array]:
         """Queries, keys and values, (B, heads, L, d) each, the first two turned."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import mlx.core as mx
 
@@ -12,16 +12,21 @@ from docai.nn.mask import Mask
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """How scores are made: scaled by `scale`; kept within +-`cap` by tanh (Gemma 2)."""
+    """How scores are made: scaled by `scale`; kept within +-`cap` by tanh (Gemma 2).
+
+    `sinks` (heads,): a score more for each head that nothing is behind, so that weights may add up to less than one.
+    """
 
     scale: float
     cap: float | None = None
+    sinks: mx.array | None = field(default=None, compare=False)
 
 
 def attend(q: mx.array, k: mx.array, v: mx.array, scoring: Scoring, mask: Mask) -> mx.array:
     """q (B, heads, L, d), k and v (B, kv_heads, S, d) -> (B, heads, L, d); grouped heads share keys and values."""
     if scoring.cap is None:
-        return mx.fast.scaled_dot_product_attention(q, k, v, scale=scoring.scale, mask=mask)
+        sinks = None if scoring.sinks is None else scoring.sinks.astype(q.dtype)
+        return mx.fast.scaled_dot_product_attention(q, k, v, scale=scoring.scale, mask=mask, sinks=sinks)
     grouped = _grouped(q, k.shape[1])
     scores = (grouped * scoring.scale) @ k[:, :, None].swapaxes(-1, -2)  # (B, kv_heads, group, L, S)
     return (_weights(scores, scoring, mask, q.dtype) @ v[:, :, None]).reshape(q.shape)
@@ -57,4 +62,8 @@ def _weights(scores: mx.array, scoring: Scoring, mask: Mask, dtype: mx.Dtype) ->
     if mask is not None:
         mask = mask[:, :, None] if mask.ndim == 4 else mask
         scores = mx.where(mask, scores, mx.finfo(scores.dtype).min)
-    return mx.softmax(scores, axis=-1, precise=True).astype(dtype)
+    if scoring.sinks is None:
+        return mx.softmax(scores, axis=-1, precise=True).astype(dtype)
+    sinks = scoring.sinks.astype(scores.dtype).reshape(1, *scores.shape[1:3], 1, 1)
+    scores = mx.concatenate([scores, mx.broadcast_to(sinks, (*scores.shape[:-1], 1))], axis=-1)
+    return mx.softmax(scores, axis=-1, precise=True)[..., :-1].astype(dtype)

@@ -7,6 +7,13 @@ import numpy as np
 from docai.preprocess.inputs import Pixels
 
 
+def grid_patches(picture: Pixels, patch: int) -> Pixels:
+    """`picture` (H, W, C) as rows of patches (N, patch * patch * C), row by row, and each row in (p, p, C) order."""
+    height, width, channels = picture.shape
+    split = picture.reshape(height // patch, patch, width // patch, patch, channels)
+    return split.swapaxes(1, 2).reshape(-1, patch * patch * channels)
+
+
 def flat_patches(frames: Pixels, patch: int, *, temporal: int = 1, merge: int = 1) -> Pixels:
     """`frames` (T, H, W, C) as rows of patches (N, C * temporal * patch * patch), and each row in (C, T, p, p) order.
 

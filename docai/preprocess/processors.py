@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
+from docai.errors import InputError
 from docai.preprocess.inputs import ImageInput, Pixels, Rgb
 from docai.preprocess.normalize import Normalization
-from docai.preprocess.patches import flat_patches
+from docai.preprocess.patches import flat_patches, grid_patches
 from docai.preprocess.resample import BICUBIC, resize
-from docai.preprocess.sizes import Size, best_resolution, fit_within, longest_edge, smart_resize, unpadded
+from docai.preprocess.sizes import Size, best_resolution, clamped, fit_within, longest_edge, smart_resize, unpadded
 from docai.preprocess.tiles import PanAndScan, pad_to, resize_crop, split_tiles
 
 
@@ -48,6 +49,32 @@ class FittedImages:
         """Patches (N, 3 * patch * patch), in merge x merge blocks, and their grid (1, h, w)."""
         size = longest_edge(_size(rgb), self.edge, self.patch * self.merge)
         return _packed(self.normalize(resize(rgb, size, self.how)), self.patch, self.merge, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ClampedImages:
+    """Sides and then the area kept within bounds, cut into patches that go straight into a decoder (Falcon-OCR)."""
+
+    normalize: Normalization
+    patch: int
+    least_side: int
+    most_side: int
+    least_pixels: int
+    most_pixels: int
+    how: Image.Resampling = BICUBIC
+
+    def __call__(self, rgb: Rgb) -> ImageInput:
+        """Patches (N, patch * patch * 3) in (p, p, C) order, and their grid (1, h, w)."""
+        size = clamped(_size(rgb), self.least_side, self.most_side)
+        if min(size) < self.patch:
+            raise InputError(
+                f"the image is {rgb.shape[1]} x {rgb.shape[0]} px: at {size[1]} x {size[0]}, the most that this model "
+                f"reads, a side has less than the {self.patch} of a patch; crop or pad it"
+            )
+        whole = smart_resize(size, self.patch, least=self.least_pixels, most=self.most_pixels)
+        pixels = self.normalize(resize(resize(rgb, size, self.how), whole, self.how))
+        height, width = whole[0] // self.patch, whole[1] // self.patch
+        return ImageInput(grid_patches(pixels, self.patch), height * width, grid=(1, height, width))
 
 
 @dataclass(frozen=True, slots=True)

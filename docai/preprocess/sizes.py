@@ -35,6 +35,23 @@ def smart_resize(size: Size, factor: int, *, least: int, most: int) -> Size:
     return max(factor, tall), max(factor, wide)
 
 
+def clamped(size: Size, least: int, most: int) -> Size:
+    """Both sides between `least` and `most`, the shape kept but for cut fractions (Falcon-OCR's rule).
+
+    A side that is too short grows the picture; what is then, or else, too long shrinks it.
+    """
+    height, width = size
+    if least <= min(size) and max(size) <= most:
+        return size
+    edge, shape = least if min(size) < least else most, width / height
+    height, width = (int(edge / shape), edge) if width < height else (edge, int(edge * shape))
+    if width > most:
+        height, width = int(most / shape), most
+    if height > most:
+        height, width = most, int(most * shape)
+    return height, width
+
+
 def shortest_edge(size: Size, edge: int) -> Size:
     """The shorter side becomes `edge`, the other follows (cut, not rounded: torchvision's rule)."""
     height, width = size

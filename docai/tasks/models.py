@@ -77,7 +77,7 @@ def show_model(name: str, options: LoadOptions) -> dict[str, Any]:
         "dialect": resolved.mapped.dialect,
         "files": [{"name": path.name, "bytes": path.stat().st_size} for path in checkpoint.files],
         "parameters": sum(weight.size for weight in found.weights.values()),
-        "sees": spec.vision is not None,
+        "sees": spec.connector is not None,
         "notices": list(spec.notices),
         "made_from": (checkpoint.json_file(MANIFEST) or {}).get("made_from"),
         "memory": memory_need(resolved.mapped, spec.decoder, dtype),

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 import mlx.core as mx
 import mlx.nn as nn
 
-from docai.nn.attention import Attention
+from docai.nn.attention import Attention, AttentionSpec
 from docai.nn.cache import Cache, FullCache, QuantizedCache, RotatingCache
+from docai.nn.golden import Golden, GoldenAttention, GoldenAttentionSpec
 from docai.nn.mask import Mask
 from docai.nn.mlp import Mlp, MlpSpec
 from docai.nn.moe import Moe
+from docai.nn.norm import BareRms
 from docai.nn.rope import Rope, RopeSpec, Rotation
 from docai.vlm.spec import DecoderSpec, LayerSpec
 
@@ -21,13 +23,11 @@ class Layer(nn.Module):
 
     def __init__(self, spec: LayerSpec, whole: DecoderSpec) -> None:
         super().__init__()
-        self.attn = Attention(whole.dims, spec.attention, whole.norm_eps)
+        self.attn = _attention(spec.attention, whole)
         self.mlp = Mlp(whole.dims, spec.mlp) if isinstance(spec.mlp, MlpSpec) else Moe(whole.dims, spec.mlp)
-        self.attn_norm = nn.RMSNorm(whole.dims, eps=whole.norm_eps)
-        self.mlp_norm = nn.RMSNorm(whole.dims, eps=whole.norm_eps)
+        self.attn_norm, self.mlp_norm = _norm(whole), _norm(whole)
         if spec.sandwich:
-            self.attn_post_norm = nn.RMSNorm(whole.dims, eps=whole.norm_eps)
-            self.mlp_post_norm = nn.RMSNorm(whole.dims, eps=whole.norm_eps)
+            self.attn_post_norm, self.mlp_post_norm = _norm(whole), _norm(whole)
         self._sandwich, self._scale = spec.sandwich, whole.residual_scale
 
     def __call__(self, x: mx.array, rotation: Rotation | None, mask: Mask, cache: Cache) -> mx.array:
@@ -41,8 +41,18 @@ class Layer(nn.Module):
         return x + (branch if self._scale == 1.0 else branch * self._scale)
 
 
+def _attention(spec: AttentionSpec, whole: DecoderSpec) -> Attention:
+    if isinstance(spec, GoldenAttentionSpec):
+        return GoldenAttention(whole.dims, spec)
+    return Attention(whole.dims, spec, whole.norm_eps)
+
+
+def _norm(whole: DecoderSpec) -> nn.RMSNorm | BareRms:
+    return nn.RMSNorm(whole.dims, whole.norm_eps) if whole.bare_norm_eps is None else BareRms(whole.bare_norm_eps)
+
+
 class Decoder(nn.Module):
-    """Names: embed, layers, norm; head where it is not tied to the embedding."""
+    """Names: embed, layers, norm; head where it is not tied to the embedding; golden where places turn the heads."""
 
     def __init__(self, spec: DecoderSpec) -> None:
         super().__init__()
@@ -51,6 +61,8 @@ class Decoder(nn.Module):
         self.norm = nn.RMSNorm(spec.dims, eps=spec.norm_eps)
         if not spec.tied:
             self.head = nn.Linear(spec.dims, spec.vocabulary, bias=False)
+        if spec.golden is not None:
+            self.golden = Golden(spec.golden)
         self._spec = spec
         self._ropes = {rope: Rope(rope) for rope in _ropes(spec)}
 
@@ -91,6 +103,8 @@ class Decoder(nn.Module):
         offset = caches[0].offset
         end = max(end, offset + x.shape[1])
         rotations = {spec: _rotation(rope, positions, offset + shift, end) for spec, rope in self._ropes.items()}
+        if "golden" in self and positions is not None:
+            rotations = {spec: self.golden.after(turn, positions[1:]) for spec, turn in rotations.items()}
         masks: dict[tuple[type[Cache], int | None], Mask] = {}
         for number, (layer, cache, spec) in enumerate(zip(self.layers, caches, self._spec.layers, strict=True)):
             window, rope = spec.attention.window, spec.attention.rope

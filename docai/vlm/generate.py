@@ -238,8 +238,8 @@ class PromptReader:
         return Layout(tuple(ids), spans, ends)
 
     def _spans(self) -> tuple[Span, ...]:
-        spans = zip(self._places(), self._request.images, strict=True)
-        return tuple(Span(places[0], places[-1] + 1, image.key) for places, image in spans if places)
+        spans, marks = zip(self._places(), self._request.images, strict=True), self._network.spec.image_marks
+        return tuple(Span(max(0, p[0] - marks), p[-1] + 1, image.key) for p, image in spans if p)
 
     def _places(self) -> list[list[int]]:
         """Where the tokens of each image stand."""

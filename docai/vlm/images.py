@@ -15,7 +15,14 @@ from PIL import Image
 from docai.errors import CheckpointError
 from docai.preprocess.inputs import ImageInput, ImageProcessor
 from docai.preprocess.normalize import CLIP_MEAN, CLIP_STD, HALF, Colour, Normalization
-from docai.preprocess.processors import CroppedImages, FittedImages, PackedImages, StretchedImages, TiledImages
+from docai.preprocess.processors import (
+    ClampedImages,
+    CroppedImages,
+    FittedImages,
+    PackedImages,
+    StretchedImages,
+    TiledImages,
+)
 from docai.preprocess.resample import BICUBIC, BILINEAR
 from docai.preprocess.sizes import Size
 from docai.preprocess.tiles import PanAndScan
@@ -24,6 +31,7 @@ __all__ = [
     "ImageInput",
     "ImageProcessor",
     "Images",
+    "falcon_images",
     "gemma_images",
     "llava_images",
     "pixtral_images",
@@ -84,6 +92,23 @@ def qwen_images(
             temporal=prep.get("temporal_patch_size") or vision.get("temporal_patch_size") or temporal,
             least_pixels=prep.get("min_pixels") or size.get("shortest_edge") or size.get("min_pixels") or least_pixels,
             most_pixels=prep.get("max_pixels") or size.get("longest_edge") or size.get("max_pixels") or most_pixels,
+            how=_resampling(prep, BICUBIC),
+        )
+
+    return _checked(build)
+
+
+def falcon_images(*, patch: int = 16) -> Images:
+    """Falcon-OCR; its bounds are those of the reference's code, as its files say nothing but the patch."""
+
+    def build(prep: Prep, config: Config) -> ImageProcessor:
+        return ClampedImages(
+            _normalization(prep, HALF, HALF),
+            patch=config.get("spatial_patch_size") or prep.get("patch_size") or patch,
+            least_side=prep.get("min_image_size") or 64,
+            most_side=prep.get("max_image_size") or 1024,
+            least_pixels=prep.get("min_pixels") or 56 * 56,
+            most_pixels=prep.get("max_pixels") or 28 * 28 * 1280,
             how=_resampling(prep, BICUBIC),
         )
 

@@ -201,7 +201,7 @@ def model_of(
     processor = None
     if spec.connector is not None and family.images is not None:
         processor = family.images(preprocessor_config(checkpoint), checkpoint.config)
-    tokenizer = Tokenizer.from_checkpoint(checkpoint)
+    tokenizer = Tokenizer.from_checkpoint(checkpoint).stopping_at(family.prompt.stops)
     return Model(
         checkpoint.name,
         network,

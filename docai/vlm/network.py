@@ -16,7 +16,7 @@ from docai.preprocess.inputs import ImageInput
 from docai.vlm.connector import ImageFeatures, build_connector
 from docai.vlm.decoder import Decoder
 from docai.vlm.spec import ModelSpec
-from docai.vlm.vision import build_tower
+from docai.vlm.vision import Seen, build_tower
 
 Ids = NDArray[np.int32]
 
@@ -50,12 +50,13 @@ class Prompt:
 
 
 class Network(nn.Module):
-    """Names: vision and connector (in models that see), decoder."""
+    """Names: vision and connector (in models that see; those of early fusion have no vision), decoder."""
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
-        if spec.vision is not None and spec.connector is not None:
+        if spec.vision is not None:
             self.vision = build_tower(spec.vision)
+        if spec.connector is not None:
             self.connector = build_connector(spec.connector)
         self.decoder = Decoder(spec.decoder)
         self._spec = spec
@@ -72,7 +73,7 @@ class Network(nn.Module):
 
     def encode(self, images: Sequence[ImageInput]) -> list[ImageFeatures]:
         """The features of each image, as the decoder takes them."""
-        seen = self.vision(images)
+        seen = self.vision(images) if "vision" in self else [Seen(mx.array(image.pixels)) for image in images]
         return [self.connector(one, image) for one, image in zip(seen, images, strict=True)]
 
     def positions(self, tokens: Sequence[int], images: Sequence[ImageInput]) -> tuple[mx.array | None, int]:
@@ -137,7 +138,10 @@ class Network(nn.Module):
         if self._spec.image_mask is None or not len(places):
             return None
         blocks = np.zeros(length, np.int32)
-        blocks[places] = 1 + np.cumsum(np.diff(places, prepend=places[0]) > 1)
+        first = np.flatnonzero(np.diff(places, prepend=-2) > 1)  # in each run
+        blocks[places] = np.searchsorted(first, np.arange(len(places)), side="right")
+        for number, start in enumerate(places[first], 1):
+            blocks[max(0, start - self._spec.image_marks) : start] = number
         return mx.array(blocks[None])
 
     def caches(self, *, bits: int | None = None) -> list[Cache]:

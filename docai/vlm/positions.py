@@ -15,9 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from docai.nn.golden import plane
 from docai.preprocess.inputs import ImageInput
 
 Ids = NDArray[np.int32]
+Places = NDArray[np.int32] | NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class Box:
 class Positions:
     """Of the tokens of a prompt: `ids` (3, L), and what is added to a later token's place to get its position."""
 
-    ids: Ids
+    ids: Places
     delta: int
 
 
@@ -75,6 +77,29 @@ class MropeSpec:
     def positions(self, tokens: Sequence[int], vision_tokens: Iterable[int], images: Iterable[ImageInput]) -> Positions:
         """Those of a prompt with these images and clips, in the order in which their tokens come."""
         return mrope_positions(tokens, vision_tokens, [box for image in images for box in self.boxes(image)])
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneSpec:
+    """One position of time for an image and the marks around it, `before` and `after`; its patches lie on a plane.
+
+    The axes are time, y and x; all other tokens lie at (0, 0) (Falcon-OCR).
+    """
+
+    before: int
+    after: int
+
+    def positions(self, tokens: Sequence[int], vision_tokens: Iterable[int], images: Iterable[ImageInput]) -> Positions:
+        """Those of a prompt with these images, in the order in which their tokens come."""
+        left = np.flatnonzero(np.isin(np.asarray(tokens, np.int64), list(vision_tokens)))
+        places, moves = np.zeros((2, len(tokens)), np.float32), np.ones(len(tokens), np.int32)
+        for image in images:
+            assert image.grid is not None, "these positions need the grid of an image's patches"
+            own, left = left[: image.tokens], left[image.tokens :]
+            places[:, own] = plane(*image.grid[1:])
+            moves[max(0, own[0] - self.before) + 1 : own[-1] + self.after + 1] = 0
+        time = np.cumsum(moves) - 1
+        return Positions(np.concatenate([time[None].astype(np.float32), places]), int(time[-1]) + 1 - len(tokens))
 
 
 def mrope_positions(tokens: Sequence[int], vision_tokens: Iterable[int], boxes: Sequence[Box]) -> Positions:

@@ -77,6 +77,7 @@ class PromptSpec:
     checkpoints that ship none, `plain` that of `--no-chat-template`: both see `messages`, whose content is always
     parts (`text` of an image part is `image`), `image`, `bos_token` and the other named tokens. Jinja drops a line
     break after a block and at the very end: `{{ '\\n' }}` stays. `surround` says whether the tokenizer may add its BOS.
+    `fixed`: the template here counts, whatever the checkpoint has. `stops` are tokens that end an answer, too.
     `captions` are the fixed words that some models were taught for short, normal and long captions.
     """
 
@@ -87,6 +88,8 @@ class PromptSpec:
     plain: str = ""
     expand: Expansion = run
     surround: bool = True
+    fixed: bool = False
+    stops: tuple[str, ...] = ()
     captions: tuple[str, str, str] | None = None
 
 
@@ -115,7 +118,7 @@ def render(
         "add_generation_prompt": add_generation_prompt,
         **_plain(template_kwargs),
     }
-    source = (tokenizer.tool_template if tools else None) or tokenizer.chat_template
+    source = None if spec.fixed else (tokenizer.tool_template if tools else None) or tokenizer.chat_template
     if template and source:
         forms = Forms(source, spec, tuple(tokenizer.named.items()))
         return render_template(source, {**variables, "messages": [forms.fit(turn) for turn in turns]})

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from docai.nn.attention import AttentionSpec
+from docai.nn.golden import GoldenSpec
 from docai.nn.mlp import MlpSpec
 from docai.nn.moe import MoeSpec
 from docai.vlm.connector import ConnectorSpec
-from docai.vlm.positions import MropeSpec
+from docai.vlm.positions import MropeSpec, PlaneSpec
 from docai.vlm.vision import VisionSpec
 
 
@@ -24,7 +25,11 @@ class LayerSpec:
 
 @dataclass(frozen=True, slots=True)
 class DecoderSpec:
-    """A causal decoder. `context`: the longest sequence that it was made for."""
+    """A causal decoder. `context`: the longest sequence that it was made for.
+
+    `bare_norm_eps`: the norms of the layers have no weight, and this epsilon. `golden`: the second part of each head is
+    turned by places on a plane (see `docai.nn.golden`).
+    """
 
     dims: int
     vocabulary: int
@@ -36,15 +41,17 @@ class DecoderSpec:
     residual_scale: float = 1.0
     logit_scale: float = 1.0
     logit_cap: float | None = None
+    bare_norm_eps: float | None = None
+    golden: GoldenSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """A decoder and, for models that see, the tower and the connector before it.
+    """A decoder and, for models that see, the tower and the connector before it; early fusion has a connector only.
 
     `image_token` and `video_token` are the ids that features replace. `image_mask`: tokens that see each other whatever
-    their order: those of an image (`image`, Gemma 3), or the whole prompt (`prompt`, PaliGemma). `image_scale`: what
-    features are multiplied by where they join the embeddings.
+    their order: those of an image (`image`, Gemma 3), with `image_marks` tokens before them, or the whole prompt
+    (`prompt`, PaliGemma). `image_scale`: what features are multiplied by where they join the embeddings.
     """
 
     decoder: DecoderSpec
@@ -53,6 +60,7 @@ class ModelSpec:
     image_token: int | None = None
     video_token: int | None = None
     image_mask: Literal["image", "prompt"] | None = None
+    image_marks: int = 0
     image_scale: float = 1.0
-    mrope: MropeSpec | None = None  # how positions are counted, where they have three axes
+    mrope: MropeSpec | PlaneSpec | None = None  # how positions are counted, where they have three axes
     notices: tuple[str, ...] = ()  # what the user should know, such as vision weights that are left out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from tokenizers import AddedToken
@@ -86,6 +86,11 @@ class Tokenizer:
         """The token with this id, as the vocabulary spells it."""
         text: str | None = self.backend.id_to_token(number)
         return text
+
+    def stopping_at(self, tokens: Iterable[str]) -> Tokenizer:
+        """The same, with more tokens that end a generation; those that it does not have are left out."""
+        found = (self.token_id(token) for token in tokens)
+        return replace(self, stops=self.stops | {number for number in found if number is not None})
 
     @property
     def size(self) -> int:
@@ -175,7 +180,7 @@ def _stops(checkpoint: HasFiles, backend: Backend, named: Mapping[str, str]) -> 
     config = checkpoint.config
     text = config.get("text_config") or {}
     end = backend.token_to_id(named["eos_token"]) if "eos_token" in named else None
-    return _ids(config.get("eos_token_id")) | _ids(text.get("eos_token_id")) | _ids(end)
+    return _ids(config.get("eos_token_id")) | _ids(text.get("eos_token_id")) | _ids(config.get("eos_id")) | _ids(end)
 
 
 def _ids(value: object) -> frozenset[int]:

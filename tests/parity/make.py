@@ -116,6 +116,15 @@ def unpatched(patches: np.ndarray, image: Image) -> np.ndarray:
     return split.transpose(4, 0, 2, 5, 1, 3, 6).reshape(3, h * side, w * side)
 
 
+def falcon(recipe: Recipe) -> dict[str, np.ndarray]:
+    """One picture (1, H, W, 3) put together of its patches, whose numbers are in (p, p, 3) order, and its grid."""
+    (image,), (patches,) = recipe.images, all_pixels(recipe)
+    assert image.grid is not None
+    (_, h, w), side = image.grid, isqrt(patches.shape[1] // 3)
+    whole = patches.reshape(h, w, side, side, 3).swapaxes(1, 2).reshape(1, h * side, w * side, 3)
+    return {"pixel_values": whole, "image_grid_hw": np.array([[h, w]])}
+
+
 def prefix(recipe: Recipe) -> dict[str, np.ndarray]:
     """PaliGemma: every token of the prompt is of the prefix, which is type 0."""
     return {**pictures(recipe), "token_type_ids": np.zeros((1, len(recipe.tokens)), np.int64)}
@@ -135,6 +144,7 @@ FEEDS: dict[str, Callable[[Recipe], dict[str, np.ndarray]]] = {
     "pictures": pictures,
     "tiles": tiles,
     "fitted": fitted,
+    "falcon": falcon,
     "prefix": prefix,
     "marked": marked,
 }
@@ -200,7 +210,21 @@ def mend_qwen3_vl_moe(model: Any) -> None:
         merger.act_fn = nn.GELU()
 
 
-MENDED: dict[str, Callable[[Any], None]] = {"qwen3_vl_moe": mend_qwen3_vl_moe}  # oracles that are wrong somewhere
+def mend_falcon_ocr(model: Any) -> None:
+    """mlx-vlm 0.7.10 gives norms without weights the epsilon of the last norm, 1e-5.
+
+    tiiuae/Falcon-Perception leaves it to torch: float32's epsilon (as sawfwair/mere-run#515 found, too).
+    """
+    for layer in model.layers:
+        layer.self_attn.eps = layer.mlp.eps = float(np.finfo(np.float32).eps)
+
+
+# oracles that are wrong somewhere
+MENDED: dict[str, Callable[[Any], None]] = {
+    "falcon_ocr": mend_falcon_ocr,
+    "qwen3_vl_moe": mend_qwen3_vl_moe,
+}
+COMPUTED = ("cos_1d", "sin_1d")  # tables of the oracle that its exports have, but that are no weights
 
 
 def ask_mlx_vlm(recipe: Recipe, name: str) -> tuple[dict[str, Any], dict[str, list[int]], Outputs]:
@@ -212,7 +236,8 @@ def ask_mlx_vlm(recipe: Recipe, name: str) -> tuple[dict[str, Any], dict[str, li
     MENDED.get(name, lambda _: None)(model)
     shapes = shapes_of(model)
     values = tensors(shapes, recipe.seed, norm_offset=recipe.norm_offset)
-    model.load_weights([(key, mx.array(value)) for key, value in values.items()])
+    weights = [(key, mx.array(value)) for key, value in values.items() if not key.endswith(COMPUTED)]
+    model.load_weights(weights, strict=len(weights) == len(values))
     given = {k: mx.array(v) for k, v in FEEDS[recipe.feed](recipe).items()}
     cache = make_prompt_cache(model.language_model)
     logits = model(mx.array([recipe.tokens]), cache=cache, **given).logits

@@ -30,13 +30,15 @@ class Variant:
     """The same checkpoint as another dialect has it: names renamed by regular expressions, in order, and a config.
 
     `copies`: tensors that are there a second time, new name -> name. `channels_last`: convolutions as MLX has them.
-    `mlx`: the model of mlx-vlm whose names and shapes these are; make.py asks it for them.
+    `drops`: names that are not there. `alternating`: names whose rows are not in two halves, but alternate. `mlx`: the model of mlx-vlm whose names and shapes these are; make.py asks it for them.
     """
 
     renames: tuple[tuple[str, str], ...] = ()
     config: Mapping[str, Any] | None = None
     copies: Mapping[str, str] = field(default_factory=dict)
     channels_last: bool = False
+    drops: str = ""
+    alternating: str = ""
     mlx: str = ""
 
 
@@ -311,6 +313,20 @@ FIXED = (
     ),
 )  # fmt: skip
 
+# --- early fusion: a picture of 6 x 4 patches of 4 pixels, after its class token and 4 registers, before its end
+FALCON = {
+    "dim": 32, "n_layers": 3, "n_heads": 4, "n_kv_heads": 2, "head_dim": 16, "ffn_dim": 48, "vocab_size": 300,
+    "norm_eps": 1e-5, "max_seq_len": 128, "rope_theta": 100.0, "spatial_patch_size": 4,
+}  # fmt: skip
+FALCON_PROMPT = (5, 6, 244, 245, 246, 247, 248, *(227,) * 24, 230, 7, 8, 9, 10)
+PUBLISHED_FALCON = Variant(
+    (
+        (r"^language_model\.lm_head", "output"), (r"^language_model\.model\.", ""), ("embed_tokens", "tok_embeddings"),
+        (r"\.self_attn\.", ".attention."), (r"\.mlp\.", ".feed_forward."),
+    ),
+    {"architectures": ["FalconOCRForCausalLM"], "model_type": "falcon_ocr", **FALCON}, drops="cos_1d|sin_1d",
+    alternating=r"w13\.weight",
+)  # fmt: skip
 RECIPES: tuple[Recipe, ...] = (
     Recipe("llama", "transformers:LlamaForCausalLM", {**TEXT, "attention_bias": True, "mlp_bias": True}, WORDS),
     Recipe("llama-llama3", "transformers:LlamaForCausalLM", {**TEXT, "rope_parameters": LLAMA_3}, WORDS),
@@ -341,4 +357,9 @@ RECIPES: tuple[Recipe, ...] = (
     ),
     *QWEN_VL,
     *FIXED,
+    Recipe(
+        "falcon_ocr", "mlx_vlm:falcon_ocr", {"model_type": "falcon_ocr", **FALCON}, FALCON_PROMPT,
+        (Image((24, 48), 24, (1, 6, 4)),), "falcon", variants={"published": PUBLISHED_FALCON},
+    ),
+    Recipe("falcon_ocr-text", "mlx_vlm:falcon_ocr", {"model_type": "falcon_ocr", **FALCON}, WORDS),
 )  # fmt: skip

@@ -48,8 +48,14 @@ def weights_of(name: str, variant: str = "") -> Tensors:
     """The tensors of a case or a variant of it."""
     case, changed = case_of(name), changes(name, variant)
     values = tensors(case["tensors"], case["seed"], norm_offset=case["norm_offset"])
-    last = changed.get("channels_last", False)
-    return as_variant(values, changed.get("renames", ()), changed.get("copies", {}), channels_last=last)
+    return as_variant(
+        values,
+        changed.get("renames", ()),
+        changed.get("copies", {}),
+        channels_last=changed.get("channels_last", False),
+        drops=changed.get("drops", ""),
+        alternating=changed.get("alternating", ""),
+    )
 
 
 def images_of(name: str) -> list[ImageInput]:

@@ -42,13 +42,23 @@ def fan_in(shape: Sequence[int]) -> int:
 
 
 def as_variant(
-    values: Mapping[str, Array], renames: Iterable[Sequence[str]], copies: Mapping[str, str], *, channels_last: bool
+    values: Mapping[str, Array],
+    renames: Iterable[Sequence[str]],
+    copies: Mapping[str, str],
+    *,
+    channels_last: bool,
+    drops: str = "",
+    alternating: str = "",
 ) -> dict[str, Array]:
     """The tensors of a checkpoint as another dialect has them, by name; `Variant` tells what the rest is."""
     out = {}
     for name, value in values.items():
         for pattern, new in renames:
             name = re.sub(pattern, new, name)
+        if drops and re.search(drops, name):
+            continue
+        if alternating and re.search(alternating, name):
+            value = value.reshape(2, -1, value.shape[-1]).swapaxes(0, 1).reshape(value.shape)
         out[name] = np.moveaxis(value, 1, -1) if channels_last and value.ndim > 3 else value
     return {name: np.ascontiguousarray(a) for name, a in (out | {new: out[old] for new, old in copies.items()}).items()}
 

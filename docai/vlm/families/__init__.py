@@ -45,6 +45,7 @@ class Family:
 
 # model_type -> the module of its family. `a+b`: an `a` whose vision_config has model_type `b` is of another family.
 FAMILIES: dict[str, str] = {
+    "falcon_ocr": "falcon_ocr",
     "gemma": "gemma",
     "gemma2": "gemma",
     "gemma3": "gemma3",
