@@ -22,7 +22,8 @@ class Hub:
     """What the hub has, and how it behaves.
 
     `cut`: bytes after which the connection of a file breaks, once. `wrong`: files that come with another byte than
-    their hash says. `gated`: repos whose terms nobody has accepted. `seen`: (method, path, Range) of every request.
+    their hash says. `gated`: repos whose terms nobody has accepted. `seen`: (method, path, Range) of every request,
+    `tokens` what they showed.
     """
 
     repos: dict[str, dict[str, bytes]] = field(default_factory=dict)
@@ -31,6 +32,7 @@ class Hub:
     gated: set[str] = field(default_factory=set)
     down: bool = False
     seen: list[tuple[str, str, str | None]] = field(default_factory=list)
+    tokens: set[str | None] = field(default_factory=set)
     url: str = ""
 
     def asked(self, name: str) -> list[str | None]:
@@ -65,6 +67,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, *, body: bool) -> None:
         hub: Hub = self.server.hub
         path = unquote(urlsplit(self.path).path)
+        hub.tokens.add(self.headers.get("Authorization"))
         hub.seen.append((self.command, path, self.headers.get("Range")))
         if hub.down:
             self._error(503, "down for maintenance")

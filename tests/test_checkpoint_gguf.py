@@ -8,9 +8,12 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+pytest.importorskip("mlx.core")
+
 import mlx.core as mx
 import numpy as np
-import pytest
 from safetensors.numpy import save_file
 
 from docai.checkpoint.checkpoint import read_checkpoint

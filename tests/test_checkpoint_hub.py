@@ -33,6 +33,7 @@ FILES = {
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     with serve(Hub({"org/model": dict(FILES)})) as running:
         monkeypatch.setenv("HF_ENDPOINT", running.url)
+        monkeypatch.delenv("HF_TOKEN", raising=False)
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
         monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 1 << 14)
@@ -89,6 +90,11 @@ class TestDownloads:
         hub.wrong.add("config.json")
         with pytest.raises(CheckpointError, match=r"config\.json is not what the hub says"):
             pull("org/model")
+
+    def test_the_token_of_the_environment_is_shown(self, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("HF_TOKEN", "hf_tiny")
+        pull("org/model")
+        assert hub.tokens == {"Bearer hf_tiny"}
 
     def test_a_revision_may_be_a_commit(self, hub: Hub) -> None:
         assert pull("org/model", revision=COMMIT).name == COMMIT

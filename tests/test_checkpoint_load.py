@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+pytest.importorskip("mlx.core")
+
 import mlx.core as mx
 import mlx.nn as nn
 import numpy as np
-import pytest
 from mlx.utils import tree_flatten
 
 from docai.checkpoint import backend, load

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
+
+pytest.importorskip("mlx.core")
+
+import numpy as np
 
 from docai.checkpoint.checkpoint import read_checkpoint
 from docai.checkpoint.dialect import own_names_matched

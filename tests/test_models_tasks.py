@@ -8,9 +8,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+pytest.importorskip("mlx.core")
+
 import mlx.core as mx
 import numpy as np
-import pytest
 from huggingface_hub import constants
 
 from docai.checkpoint.checkpoint import read_checkpoint
