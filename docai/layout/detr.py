@@ -86,8 +86,10 @@ def _hgnet(said: Config) -> HgNetSpec:
         "stage_kernel_size", "stage_downsample_strides", "stage_downsample", "stage_light_block",
     )  # fmt: skip
     stages = [
-        HgStageSpec(*sizes, kernel, stride if down else 0, light)
-        for *sizes, kernel, stride, down, light in zip(*(said[column] for column in columns), strict=True)
+        HgStageSpec(inputs, middle, outputs, blocks, layers, kernel, stride if down else 0, light)
+        for inputs, middle, outputs, blocks, layers, kernel, stride, down, light in zip(
+            *(said[column] for column in columns), strict=True
+        )
     ]
     return HgNetSpec(
         tuple(said["stem_channels"]),

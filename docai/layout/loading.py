@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from docai.checkpoint.backend import require_mlx
 from docai.checkpoint.checkpoint import Checkpoint
 from docai.checkpoint.config import Config
 from docai.checkpoint.load import load_into
 from docai.layout.families import family_of
-from docai.layout.network import Network
+
+if TYPE_CHECKING:
+    from docai.layout.network import Network
 
 
 def load_network(
     checkpoint: Checkpoint, *, dtype: str | None = None, on_progress: Callable[[int, int], None] | None = None
 ) -> Network:
-    """The network of a checkpoint, filled. Raises CheckpointError or LimitExceeded."""
+    """The network of a checkpoint, filled. Raises DependencyMissing, CheckpointError or LimitExceeded."""
+    require_mlx()  # before a module that imports it
+    from docai.layout.network import Network
+
     family = family_of(checkpoint.config)
     spec = family.spec(Config(checkpoint.config))
     network = Network(spec)
