@@ -56,12 +56,12 @@ def assign(lines: Sequence[Line], regions: Sequence[Region]) -> tuple[list[list[
 
 def shares_in(lines: Sequence[Line], regions: Sequence[Region]) -> list[list[float]]:
     """For each line the share of its box that lies in each region."""
-    a = np.array([line.box.as_tuple() for line in lines], float).reshape(-1, 1, 4)
-    b = np.array([region.box.as_tuple() for region in regions], float).reshape(1, -1, 4)
-    size = np.minimum(a[..., 2:], b[..., 2:]) - np.maximum(a[..., :2], b[..., :2])  # (lines, regions, 2)
-    area = np.maximum((a[..., 2] - a[..., 0]) * (a[..., 3] - a[..., 1]), 1e-6)
-    shared = np.maximum(size[..., 0], 0) * np.maximum(size[..., 1], 0)
-    shares: list[list[float]] = (shared / area).tolist()
+    left, top, right, bottom = np.array([line.box.as_tuple() for line in lines], float).reshape(-1, 4).T[:, :, None]
+    outer = np.array([region.box.as_tuple() for region in regions], float).reshape(-1, 4).T
+    width = np.minimum(right, outer[2]) - np.maximum(left, outer[0])  # (lines, regions)
+    height = np.minimum(bottom, outer[3]) - np.maximum(top, outer[1])
+    area = np.maximum((right - left) * (bottom - top), 1e-6)
+    shares: list[list[float]] = (np.maximum(width, 0) * np.maximum(height, 0) / area).tolist()
     return shares
 
 

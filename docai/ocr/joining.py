@@ -51,10 +51,19 @@ def in_reading_order(lines: Sequence[Line]) -> list[Line]:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A block's text, and where each word of its lines stands in it: (word, start, end)."""
+    """A block's text, and its lines with where each of them begins in it."""
 
     text: str
-    places: tuple[tuple[Word, int, int], ...]
+    lines: tuple[tuple[Line, int], ...]
+
+    @property
+    def places(self) -> list[tuple[Word, int, int]]:
+        """Where each word stands in the text: (word, start, end)."""
+        return [place for line, start in self.lines for place in word_places(line, start)]
+
+    @property
+    def words(self) -> list[Word]:
+        return [word for line, _ in self.lines for word in line.words]
 
 
 class Printed:
@@ -73,13 +82,13 @@ class Printed:
 
 def join_lines(lines: Sequence[Line], printed: Container[str] = ()) -> Joined:
     """Lines, in reading order, as running text: hyphenated words mended (see `glue`), one space between lines."""
-    text, places = "", []
+    text, begun = "", []
     for line in lines:
         drop, between = glue(text, line.text, printed)
         text = text[: len(text) - drop] + between
-        places += word_places(line, len(text))
+        begun.append((line, len(text)))
         text += line.text
-    return Joined(text, tuple(places))
+    return Joined(text, tuple(begun))
 
 
 def join_rows(lines: Sequence[Line]) -> Joined:
@@ -89,7 +98,7 @@ def join_rows(lines: Sequence[Line]) -> Joined:
         return Joined("", ())
     left = min(line.box.l for line in lines)
     em = _character_width(lines)
-    text, places = "", []
+    text, begun = "", []
     for row in rows:
         text += "\n" if text else ""
         start = len(text)
@@ -97,9 +106,9 @@ def join_rows(lines: Sequence[Line]) -> Joined:
             column = round((line.box.l - left) / em)
             gap = column - (len(text) - start)
             text += " " * max(gap, 1 if len(text) > start else 0)
-            places += word_places(line, len(text))
+            begun.append((line, len(text)))
             text += line.text
-    return Joined(text, tuple(places))
+    return Joined(text, tuple(begun))
 
 
 def _character_width(lines: Sequence[Line]) -> float:
@@ -120,9 +129,11 @@ def word_places(line: Line, offset: int = 0) -> list[tuple[Word, int, int]]:
 
 def spans_of(joined: Joined, links: Sequence[Link], *, skip: frozenset[Style] = frozenset()) -> tuple[Span, ...]:
     """Styles and links as character ranges; neighbouring words of one style make one range."""
+    shown = {styles: sorted(styles - skip) for styles in {word.styles for word in joined.words}}
+    links = _level_with(joined.words, links)
+    if not links and not any(shown.values()):
+        return ()
     marks: dict[tuple[Style | None, str | None], list[list[int]]] = {}
-    shown = {styles: sorted(styles - skip) for styles in {word.styles for word, _, _ in joined.places}}
-    links = _level_with(joined, links)
     for word, start, end in joined.places:
         for style in shown[word.styles]:
             _extend(marks.setdefault((style, None), []), start, end)
@@ -146,12 +157,11 @@ def _behind(link: Link, word: Word) -> int:
     return len(word.text) - len(bare) if bare and link.box.r < word.box.r else 0
 
 
-def _level_with(joined: Joined, links: Sequence[Link]) -> list[Link]:
-    """The links that stand as high on the page as some of the text."""
-    if not links or not joined.places:
+def _level_with(words: Sequence[Word], links: Sequence[Link]) -> list[Link]:
+    """The links that stand as high on the page as some of the words."""
+    if not links or not words:
         return []
-    top = min(word.box.t for word, _, _ in joined.places)
-    bottom = max(word.box.b for word, _, _ in joined.places)
+    top, bottom = min(word.box.t for word in words), max(word.box.b for word in words)
     return [link for link in links if link.box.t <= bottom and link.box.b >= top]
 
 
