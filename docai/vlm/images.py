@@ -14,7 +14,15 @@ from PIL import Image
 
 from docai.errors import CheckpointError
 from docai.preprocess.inputs import ImageInput, ImageProcessor
-from docai.preprocess.normalize import CLIP_MEAN, CLIP_STD, HALF, Colour, Normalization
+from docai.preprocess.normalize import (
+    CLIP_MEAN,
+    CLIP_STD,
+    HALF,
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    Colour,
+    Normalization,
+)
 from docai.preprocess.processors import (
     ClampedImages,
     CroppedImages,
@@ -32,6 +40,7 @@ __all__ = [
     "ImageProcessor",
     "Images",
     "falcon_images",
+    "florence_images",
     "gemma_images",
     "llava_images",
     "pixtral_images",
@@ -200,6 +209,20 @@ def pixtral_images(*, patch: int = 16, edge: int = 1024, merge: int = 1) -> Imag
             edge=size.get("longest_edge") or size.get("height") or vision.get("image_size") or edge,
             how=_resampling(prep, BICUBIC),
         )
+
+    return _checked(build)
+
+
+def florence_images(*, edge: int = 768, strides: tuple[int, ...] = (4, 2, 2, 2)) -> Images:
+    """Florence-2: stretched to a square; a token for each place of the tower's grid and one for their mean."""
+
+    def build(prep: Prep, config: Config) -> ImageProcessor:
+        size = _size(prep.get("size"), edge)
+        height, width = size
+        for stride in (config.get("vision_config") or {}).get("patch_stride") or strides:
+            height, width = -(-height // stride), -(-width // stride)
+        colours = _normalization(prep, IMAGENET_MEAN, IMAGENET_STD)
+        return StretchedImages(colours, size, 1 + height * width, _resampling(prep, BICUBIC))
 
     return _checked(build)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 from docai.checkpoint.backend import on_gpu
 from docai.checkpoint.checkpoint import Checkpoint, read_checkpoint
@@ -12,14 +13,18 @@ from docai.checkpoint.load import has_part, load_into
 from docai.errors import CheckpointError
 from docai.nn.quantized import suit_cpu
 from docai.vlm.config import Config
+from docai.vlm.encdec import EncDecNetwork, EncDecSpec
 from docai.vlm.families import Family, family_of
 from docai.vlm.network import Network
 from docai.vlm.spec import ModelSpec
 
 _LOG = logging.getLogger(__name__)
 
+AnySpec: TypeAlias = ModelSpec | EncDecSpec
+AnyNetwork: TypeAlias = Network | EncDecNetwork
 
-def resolve(checkpoint: Checkpoint) -> tuple[Family, ModelSpec]:
+
+def resolve(checkpoint: Checkpoint) -> tuple[Family, AnySpec]:
     """The family of a checkpoint and what it is.
 
     A family that has text-only checkpoints takes one without vision tensors as such; for another it is an error that
@@ -36,16 +41,23 @@ def resolve(checkpoint: Checkpoint) -> tuple[Family, ModelSpec]:
     return family, family.spec(Config({**checkpoint.config, "vision_config": None}))
 
 
+def build_network(spec: AnySpec) -> AnyNetwork:
+    """The network that `spec` describes, without its weights."""
+    return EncDecNetwork(spec) if isinstance(spec, EncDecSpec) else Network(spec)
+
+
 def load_network(
     checkpoint: Checkpoint | Path, *, dtype: str | None = None, on_progress: Callable[[int, int], None] | None = None
-) -> Network:
+) -> AnyNetwork:
     """The network of a checkpoint, or of a folder, filled. Raises CheckpointError or LimitExceeded."""
     if isinstance(checkpoint, Path):
         checkpoint = read_checkpoint(checkpoint)
     family, spec = resolve(checkpoint)
-    for notice in spec.notices:
+    names = checkpoint.name, str(checkpoint.config.get("_name_or_path"))
+    remarks = (said for part, said in family.remarks.items() if any(part in name for name in names))
+    for notice in (*spec.notices, *remarks):
         _LOG.warning("%s: %s", checkpoint.name, notice)
-    network = Network(spec)
+    network = build_network(spec)
     load_into(network, checkpoint, family.rules, spec, dtype=dtype, on_progress=on_progress)
     if not on_gpu():
         suit_cpu(network)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,14 @@ from docai.errors import CheckpointError
 if TYPE_CHECKING:
     from docai.checkpoint.dialect import Rule
     from docai.preprocess.inputs import ImageProcessor
+    from docai.vlm.ask import Asked
     from docai.vlm.config import Config
+    from docai.vlm.encdec import EncDecSpec
     from docai.vlm.prompt import PromptSpec
     from docai.vlm.spec import ModelSpec
+    from docai.vlm.tokenizer import Tokenizer
 
-Rules = Callable[["ModelSpec"], "tuple[Rule, ...]"]
+Rules = Callable[[Any], "tuple[Rule, ...]"]  # of the family's spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +35,26 @@ class Family:
     `spec` reads a config. `rules` gives the weight rules of each dialect, best guess first. `images` makes the image
     processor from preprocessor_config.json and config.json; None for families without a tower. `text_only`: there are
     checkpoints without the tower's weights, to be used for text.
+
+    Encoder-decoder models have `asked`, which puts a prompt into ids. `added_tokens` belong into a vocabulary that lacks
+    them. `remarks`: what the user should know of checkpoints whose name has this in it.
     """
 
     name: str
     model_types: tuple[str, ...]
-    spec: Callable[[Config], ModelSpec]
+    spec: Callable[[Config], ModelSpec | EncDecSpec]
     rules: Mapping[str, Rules]
     prompt: PromptSpec
     images: Callable[[Mapping[str, Any], Mapping[str, Any]], ImageProcessor] | None = None
     text_only: bool = False
+    asked: Callable[[str, Tokenizer], Asked] | None = None
+    added_tokens: tuple[str, ...] = ()
+    remarks: Mapping[str, str] = field(default_factory=dict)
 
 
 # model_type -> the module of its family. `a+b`: an `a` whose vision_config has model_type `b` is of another family.
 FAMILIES: dict[str, str] = {
+    "florence2": "florence2",
     "falcon_ocr": "falcon_ocr",
     "gemma": "gemma",
     "gemma2": "gemma",

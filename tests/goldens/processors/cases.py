@@ -29,7 +29,7 @@ SAMPLES = 96  # values kept of each result
 
 @dataclass(frozen=True)
 class Case:
-    """One processor: its reference class in transformers, what the checkpoint says, and ours."""
+    """One processor: its reference class in transformers (or mlx-vlm), what the checkpoint says, and ours."""
 
     like: str
     reference: str
@@ -128,6 +128,15 @@ CASES = {
         # the reference's processor multiplies the patch by the merge before it asks its image processor
         {**COMMON, **CLIP, "resample": 3, "patch_size": {"height": 28, "width": 28}, "size": {"longest_edge": 700}},
         {"vision_config": {"model_type": "pixtral", "patch_size": 14}, "spatial_merge_size": 2},
+    ),
+    "falcon_ocr": Case(
+        "tiiuae/Falcon-OCR",
+        "mlx_vlm.falcon_ocr.processing_falcon_ocr.preprocess_image",
+        images.falcon_images(),
+        {},
+        {"spatial_patch_size": 16},
+        # in bounds; too small; too large; both; the sheet's examples; an area that has to grow
+        sizes=((336, 336), (33, 77), (77, 33), (1, 1), (1200, 250), (1400, 1100), (40, 1300), (224, 640), (213, 617)),
     ),
 }
 

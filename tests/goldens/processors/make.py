@@ -1,4 +1,4 @@
-"""Writes the goldens of the image processors; run with transformers 5.24, torch and Pillow, without torchvision.
+"""Writes the goldens of the image processors; run with the `oracle` extra (transformers 5.24), without torchvision.
 
     python -m tests.goldens.processors.make
 
@@ -8,6 +8,7 @@ sample of its values. docai's own code is used for nothing but the table of case
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,20 @@ def reference(case: Case) -> Any:
     """The reference's processor with the case's configuration."""
     module, _, name = case.reference.rpartition(".")
     return getattr(import_module(f"transformers.models.{module}"), name)(**case.prep)
+
+
+def in_patches(case: Case) -> dict[str, Any]:
+    """Of Falcon-OCR's reference, a function: whole pictures, and their grids, which are those of its patches."""
+    name, _, function = case.reference.rpartition(".")
+    prepare = getattr(import_module(name.replace("mlx_vlm.", "mlx_vlm.models.", 1)), function)
+    arrays: dict[str, Any] = {}
+    for size in case.sizes:
+        pixels, height, width = prepare(Image.fromarray(picture(size)))
+        key = f"{size[0]}x{size[1]}"
+        arrays[f"{key}/values"] = summary(pixels).astype(np.float32)
+        arrays[f"{key}/shape"] = np.array((1, *pixels.shape), np.int32)
+        arrays[f"{key}/grid"] = np.array((1, height, width), np.int32)
+    return arrays
 
 
 def channels_last(pixels: Any) -> Any:
@@ -47,9 +62,11 @@ def golden(case: Case) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Every case into its file."""
-    for name, case in CASES.items():
-        np.savez_compressed(HERE / f"{name}.npz", **golden(case))
+    """Every case into its file, or those that are named."""
+    for name in sys.argv[1:] or CASES:
+        case = CASES[name]
+        made = in_patches(case) if case.reference.startswith("mlx_vlm.") else golden(case)
+        np.savez_compressed(HERE / f"{name}.npz", **made)
 
 
 if __name__ == "__main__":
