@@ -262,8 +262,8 @@ def _bars(quiet: bool) -> Iterator[None]:
 @contextlib.contextmanager
 def _said_plainly(repo: str, revision: str | None) -> Iterator[None]:
     """What goes wrong within, as a CheckpointError that says what to do."""
-    from httpx2 import TransportError
     from huggingface_hub import errors
+    from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]  # whichever HTTP library it has
 
     try:
         yield
@@ -281,7 +281,7 @@ def _said_plainly(repo: str, revision: str | None) -> Iterator[None]:
         raise CheckpointError(f"{repo} has no revision {revision!r}") from error
     except errors.HFValidationError as error:
         raise UsageError(f"model {repo!r}: {error}") from error
-    except (errors.HfHubHTTPError, TransportError, errors.LocalEntryNotFoundError, ConnectionError) as error:
+    except (HTTPError, errors.LocalEntryNotFoundError, ConnectionError) as error:
         raise CheckpointError(
             f"{repo}: {_endpoint()} cannot be reached, or broke off ({_first_line(error)}); run it again to go on"
         ) from error
