@@ -16,6 +16,7 @@ import mlx.core as mx
 import numpy as np
 from safetensors.numpy import save_file
 
+import docai
 from docai.checkpoint.checkpoint import read_checkpoint
 from docai.checkpoint.gguf import GgufArrays
 from docai.checkpoint.gguf_blocks import BLOCKS
@@ -263,13 +264,5 @@ def smollm() -> Path | None:
 def test_a_real_model_knows_the_capital_of_france() -> None:
     path = smollm()
     assert path is not None
-    checkpoint = read_checkpoint(path)
-    network, tokenizer = load_network(checkpoint), Tokenizer.from_checkpoint(checkpoint)
-    text = "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n"
-    caches, out = network.caches(), []
-    hidden = network.prefill(network.prompt(tokenizer.encode(text)), caches)
-    token = mx.argmax(network.decoder.logits(hidden[:, -1]), axis=-1)
-    while len(out) < 10 and token.item() not in tokenizer.stops:
-        out.append(token.item())
-        token = mx.argmax(network.step(token[:, None], caches), axis=-1)
-    assert tokenizer.decode(out) == "The capital of France is Paris."
+    answer = docai.load(str(path)).generate("What is the capital of France?", max_tokens=12)
+    assert (answer.text, answer.finish_reason) == ("The capital of France is Paris.", "stop")
