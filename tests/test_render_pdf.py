@@ -9,6 +9,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from docai.errors import InputError, PasswordError
+from docai.export.glyphless import font_file
 from docai.render.document import open_document
 from docai.types import Glyphs, PageContent
 
@@ -110,24 +111,32 @@ def test_a_page_is_read_as_it_is_displayed(rotate: int, angle: int) -> None:
 
 
 def test_vertical_writing_keeps_the_boxes_of_its_characters() -> None:
+    """The font is in the file: what pdfium takes for one that is not depends on the machine."""
     font = (
-        "<< /Type /Font /Subtype /Type0 /BaseFont /KozMinPr6N-Regular /Encoding /UniJIS-UCS2-V"
-        " /DescendantFonts [6 0 R] >>"
+        "<< /Type /Font /Subtype /Type0 /BaseFont /F /Encoding /Identity-V /DescendantFonts [6 0 R] /ToUnicode 9 0 R >>"
     )
     cid = (
-        "<< /Type /Font /Subtype /CIDFontType0 /BaseFont /KozMinPr6N-Regular"
-        " /CIDSystemInfo << /Registry (Adobe) /Ordering (Japan1) /Supplement 4 >> /FontDescriptor 7 0 R >>"
+        "<< /Type /Font /Subtype /CIDFontType2 /BaseFont /F /FontDescriptor 7 0 R /CIDToGIDMap 10 0 R /DW 1000"
+        " /CIDSystemInfo << /Registry (Adobe) /Ordering (Identity) /Supplement 0 >> >>"
     )
     descriptor = (
-        "<< /Type /FontDescriptor /FontName /KozMinPr6N-Regular /Flags 4 /FontBBox [-437 -340 1147 1317]"
-        " /ItalicAngle 0 /Ascent 1317 /Descent -349 /CapHeight 742 /StemV 80 >>"
+        "<< /Type /FontDescriptor /FontName /F /Flags 4 /FontBBox [0 -200 1000 1000] /ItalicAngle 0 /Ascent 800"
+        " /Descent -200 /CapHeight 742 /StemV 80 /FontFile2 8 0 R >>"
     )
-    text = stream("BT /F 20 Tf 1 0 0 1 200 180 Tm <65E5672C8A9E> Tj ET")
-    with open_document(pdf_of(CATALOG, PAGES, font, page("/Contents 5 0 R"), text, cid, descriptor)) as source:
+    file = font_file().decode("latin-1")
+    names = stream(
+        "begincmap\n1 begincodespacerange\n<0000> <FFFF>\nendcodespacerange\n"
+        "3 beginbfchar\n<0001> <65E5>\n<0002> <672C>\n<0003> <8A9E>\nendbfchar\nendcmap"
+    )
+    text = stream("BT /F 20 Tf 1 0 0 1 200 180 Tm <000100020003> Tj ET")
+    shapes = stream("\0\0\0\1\0\1\0\1")  # every character has glyph 1
+    objects = (CATALOG, PAGES, font, page("/Contents 5 0 R"), text, cid, descriptor)
+    with open_document(pdf_of(*objects, stream(file), names, shapes)) as source:
         glyphs = source.content(0).glyphs
     assert glyphs is not None
     assert "".join(map(chr, glyphs.codepoints)) == "日本語"
-    assert glyphs.boxes.tolist() == [[190, 20, 210, 40], [190, 40, 210, 60], [190, 60, 210, 80]]
+    assert glyphs.boxes[:, :3].tolist() == [[190, 20, 210], [190, 40, 210], [190, 60, 210]]
+    assert (glyphs.boxes[:, 3] - glyphs.boxes[:, 1]).tolist() == pytest.approx([20] * 3, abs=2)  # as the font has it
 
 
 @pytest.mark.parametrize(
