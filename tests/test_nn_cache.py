@@ -6,7 +6,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from docai.nn.cache import Cache, FullCache, QuantizedCache, RotatingCache
+from docai.nn.cache import Cache, FullCache, QuantizedCache, RotatingCache, Rounding
 from docai.nn.scores import Scoring
 
 HEADS, KV_HEADS, DIMS, LENGTH = 4, 2, 32, 23
@@ -80,13 +80,13 @@ def test_blocks_see_themselves_whole(window: int | None) -> None:
 def test_rounded_keys_and_values_are_near(bits: int, tolerance: float, scoring: Scoring) -> None:
     expected = reference(*qkv(), scoring, None)
     for parts in ([23], [9, 1, 1, 12]):
-        ours = through(QuantizedCache(bits), parts, scoring, None)
+        ours = through(QuantizedCache(Rounding(bits, bits)), parts, scoring, None)
         assert np.abs(ours - expected).mean() < tolerance
 
 
 def test_a_cache_takes_no_more_than_it_says() -> None:
     q, k, v = qkv()
-    ring, full, rounded = RotatingCache(6), FullCache(), QuantizedCache(4)
+    ring, full, rounded = RotatingCache(6), FullCache(), QuantizedCache(Rounding(4, 4))
     for cache in (ring, full, rounded):
         cache.attend(q, k, v, SCORING["plain"], cache.mask(LENGTH, None))
     sizes = [sum(a.nbytes for a in cache.state) for cache in (ring, full, rounded)]
@@ -96,7 +96,7 @@ def test_a_cache_takes_no_more_than_it_says() -> None:
 
 def test_trimmed_tokens_are_forgotten() -> None:
     q, k, v = qkv()
-    for cache in (FullCache(), QuantizedCache(8), RotatingCache(40)):
+    for cache in (FullCache(), QuantizedCache(Rounding()), RotatingCache(40)):
         cache.attend(q, k, v, SCORING["plain"], cache.mask(LENGTH, None))
         assert cache.trim(3)
         assert cache.offset == 20

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import mlx.core as mx
 import mlx.nn as nn
 
-from docai.nn.cache import Cache
+from docai.nn.cache import LayerCache
 from docai.nn.linear import joined
 from docai.nn.mask import Mask
 from docai.nn.rope import RopeSpec, Rotation
@@ -59,7 +59,7 @@ class Attention(nn.Module):
             self.qkv = one
             del self.q, self.k, self.v
 
-    def __call__(self, x: mx.array, rotation: Rotation | None, mask: Mask, cache: Cache) -> mx.array:
+    def __call__(self, x: mx.array, rotation: Rotation | None, mask: Mask, cache: LayerCache) -> mx.array:
         """x (B, L, D) -> (B, L, D)"""
         q, k, v = self._turned(x, rotation or _unturned)
         out = cache.attend(q, k, v, self.scoring, mask)

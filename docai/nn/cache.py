@@ -5,7 +5,9 @@ One cache serves one layer of one request (or of several in step). All arrays ar
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import mlx.core as mx
 
@@ -14,11 +16,16 @@ from docai.nn.scores import Scoring, attend, attend_quantized
 
 _STEP = 256  # tokens by which storage grows: few allocations, few distinct shapes
 
+Arrays = list[mx.array]
 
-class Cache(Protocol):
+
+class LayerCache(Protocol):
     """What attention and the decoder need of a cache."""
 
-    offset: int  # tokens seen so far
+    @property
+    def offset(self) -> int | mx.array:
+        """Tokens seen so far; (B,) where that differs between the sequences of a batch."""
+        ...
 
     def attend(self, q: mx.array, k: mx.array, v: mx.array, scoring: Scoring, mask: Mask) -> mx.array:
         """Take in keys and values of the next tokens; their queries' weighted values, in the shape of `q`."""
@@ -33,8 +40,23 @@ class Cache(Protocol):
         ...
 
     @property
-    def state(self) -> list[mx.array]:
+    def state(self) -> Arrays:
         """Its arrays, for evaluation and for counting bytes."""
+        ...
+
+
+class Cache(LayerCache, Protocol):
+    """The cache of one request. What it keeps can be taken out, and put into another one of its kind."""
+
+    @property
+    def offset(self) -> int: ...
+
+    def last(self, count: int) -> tuple[Arrays, Arrays]:
+        """Keys and values of the last `count` tokens, in order; fewer where it has fewer."""
+        ...
+
+    def fill(self, keys: Arrays, values: Arrays, offset: int) -> None:
+        """Hold these last tokens of `offset`, in order, instead of what it held."""
         ...
 
 
@@ -59,8 +81,17 @@ class FullCache:
         self.offset = max(0, self.offset - count)
         return True
 
+    def last(self, count: int) -> tuple[Arrays, Arrays]:
+        keys, values = self.state
+        part = slice(max(0, self.offset - count), self.offset)
+        return [keys[:, :, part]], [values[:, :, part]]
+
+    def fill(self, keys: Arrays, values: Arrays, offset: int) -> None:
+        self.offset = offset
+        self._keys, self._values = (written(None, a, 0) for a in (keys[0], values[0]))
+
     @property
-    def state(self) -> list[mx.array]:
+    def state(self) -> Arrays:
         return [a for a in (self._keys, self._values) if a is not None]
 
 
@@ -92,21 +123,23 @@ class RotatingCache:
 
     def _chunk(self, k: mx.array, v: mx.array) -> tuple[mx.array, mx.array]:
         """Keys and values in temporal order: those that the first new token sees, and the new ones."""
-        pair = [_after(self._ordered(a), x) for a, x in ((self._keys, k), (self._values, v))]
+        pair = [self._after(a, x) for a, x in ((self._keys, k), (self._values, v))]
         self._keys, self._values = (a[:, :, -self.window :] for a in pair)
         self._next = self._keys.shape[2]
         return pair[0], pair[1]
 
-    def _ordered(self, ring: mx.array | None) -> mx.array | None:
-        """The last window - 1 tokens, oldest first."""
-        if ring is None:
-            return None
+    def _after(self, ring: mx.array | None, new: mx.array) -> mx.array:
+        kept = None if ring is None else self._ordered(ring, self.window - 1)
+        return new if kept is None or kept.shape[2] == 0 else mx.concatenate([kept, new], axis=2)
+
+    def _ordered(self, ring: mx.array, count: int) -> mx.array:
+        """The last `count` tokens, or as many as there are, oldest first."""
         held, at = min(self.offset, self.window), self._next % self.window
         if held < self.window or at == 0:
             ordered = ring[:, :, :held]
         else:
             ordered = mx.concatenate([ring[:, :, at : self.window], ring[:, :, :at]], axis=2)
-        return ordered[:, :, max(0, held - self.window + 1) :]
+        return ordered[:, :, max(0, held - count) :]
 
     def mask(self, length: int, window: int | None, blocks: mx.array | None = None) -> Mask:
         if length == 1:
@@ -120,6 +153,14 @@ class RotatingCache:
         self.offset = self._next = max(0, self.offset - count)
         return True
 
+    def last(self, count: int) -> tuple[Arrays, Arrays]:
+        keys, values = self.state
+        return [self._ordered(keys, count)], [self._ordered(values, count)]
+
+    def fill(self, keys: Arrays, values: Arrays, offset: int) -> None:
+        self._keys, self._values = (a[:, :, -self.window :] for a in (keys[0], values[0]))
+        self.offset, self._next = offset, self._keys.shape[2]
+
     def fork(self) -> RotatingCache:
         """A cache of its own that holds the same; nothing is copied until one of them is written to."""
         copy = RotatingCache(self.window)
@@ -132,27 +173,38 @@ class RotatingCache:
         return [a for a in (self._keys, self._values) if a is not None]
 
 
-class QuantizedCache:
-    """Keeps every token, its keys and values rounded to `bits` (4 or 8) in groups along the head."""
+@dataclass(frozen=True, slots=True)
+class Rounding:
+    """How keys and values are rounded: to so many bits, in groups of up to `group` numbers along the head."""
 
-    def __init__(self, bits: int = 8, group: int = 64) -> None:
-        self.offset, self.bits, self.group = 0, bits, group
-        self._keys: list[mx.array] = []  # packed, scales, biases
-        self._values: list[mx.array] = []
+    key_bits: int = 8
+    value_bits: int = 8
+    group: int = 64
+
+    def packed(self, x: mx.array, *, value: bool) -> Arrays:
+        """Keys (or values) as mx.quantize has them: packed, scales, biases."""
+        bits = self.value_bits if value else self.key_bits
+        return list(mx.quantize(x, group_size=self.grouped(x.shape[-1]), bits=bits))
+
+    def grouped(self, head_dim: int) -> int:
+        """The numbers of a group, for heads of this size."""
+        return next(g for g in (self.group, 64, 32) if head_dim % g == 0)
+
+
+class QuantizedCache:
+    """Keeps every token, its keys and values rounded."""
+
+    def __init__(self, rounding: Rounding | None = None) -> None:
+        self.offset, self.rounding = 0, rounding or Rounding()
+        self._keys: Arrays = []  # packed, scales, biases
+        self._values: Arrays = []
 
     def attend(self, q: mx.array, k: mx.array, v: mx.array, scoring: Scoring, mask: Mask) -> mx.array:
         start, self.offset = self.offset, self.offset + k.shape[2]
-        self._keys, self._values = (self._taken(kept, x, start) for kept, x in ((self._keys, k), (self._values, v)))
+        self._keys = _taken(self._keys, self.rounding.packed(k, value=False), start)
+        self._values = _taken(self._values, self.rounding.packed(v, value=True), start)
         keys, values = ([a[:, :, : self.offset] for a in kept] for kept in (self._keys, self._values))
-        return attend_quantized(q, keys, values, scoring, mask, self.bits, self._group(k))
-
-    def _group(self, x: mx.array) -> int:
-        return next(g for g in (self.group, 64, 32) if x.shape[-1] % g == 0)
-
-    def _taken(self, kept: list[mx.array], x: mx.array, start: int) -> list[mx.array]:
-        parts = mx.quantize(x, group_size=self._group(x), bits=self.bits)
-        old: list[mx.array | None] = [*kept] if kept else [None] * len(parts)
-        return [written(a, part, start) for a, part in zip(old, parts, strict=True)]
+        return attend_quantized(q, keys, values, scoring, mask)
 
     def mask(self, length: int, window: int | None, blocks: mx.array | None = None) -> Mask:
         return causal(length, self.offset, window=window, blocks=blocks)
@@ -161,12 +213,22 @@ class QuantizedCache:
         self.offset = max(0, self.offset - count)
         return True
 
+    def last(self, count: int) -> tuple[Arrays, Arrays]:
+        part = slice(max(0, self.offset - count), self.offset)
+        return [a[:, :, part] for a in self._keys], [a[:, :, part] for a in self._values]
+
+    def fill(self, keys: Arrays, values: Arrays, offset: int) -> None:
+        self.offset = offset
+        self._keys, self._values = (_taken([], part, 0) for part in (keys, values))
+
     @property
-    def state(self) -> list[mx.array]:
+    def state(self) -> Arrays:
         return [*self._keys, *self._values]
 
 
-CacheKind = Literal["full", "quantized"]
+def _taken(kept: Arrays, parts: Sequence[mx.array], start: int) -> Arrays:
+    old: list[mx.array | None] = [*kept] if kept else [None] * len(parts)
+    return [written(a, part, start) for a, part in zip(old, parts, strict=True)]
 
 
 def written(storage: mx.array | None, new: mx.array, start: int) -> mx.array:
@@ -179,7 +241,3 @@ def written(storage: mx.array | None, new: mx.array, start: int) -> mx.array:
         storage = mx.concatenate([*kept, fresh], axis=2)
     storage[:, :, start:end] = new
     return storage
-
-
-def _after(old: mx.array | None, new: mx.array) -> mx.array:
-    return new if old is None or old.shape[2] == 0 else mx.concatenate([old, new], axis=2)

@@ -1,4 +1,7 @@
-"""Attention masks. None means that all may be seen, "causal" that MLX's kernel masks by itself."""
+"""Attention masks: True where a key may be seen, or numbers that are added to scores.
+
+None means that all may be seen, "causal" that MLX's kernel masks by itself.
+"""
 
 from __future__ import annotations
 

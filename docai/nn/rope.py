@@ -138,11 +138,29 @@ class Rope:
         self._axes = mx.array(_axes(spec)) if spec.sections else None
         self._magnitude = magnitude(spec)
 
-    def counting(self, offset: int | mx.array, end: int) -> Rotation:
+    def counting(self, offset: int | mx.array, end: int | mx.array) -> Rotation:
         """For positions offset, offset + 1, ...; an array gives an offset for each sequence of the batch.
 
         `end`: the length of the sequence, as far as it is known; LongRoPE turns longer ones by other frequencies.
         """
+        if isinstance(end, mx.array) and isinstance(self.spec.scaling, LongScaling):
+            return self._counting_long(offset, end > self.spec.scaling.context)
+        return self._counting(offset, 0 if isinstance(end, mx.array) else end)
+
+    def _counting_long(self, offset: int | mx.array, long: mx.array) -> Rotation:
+        """As `counting`; the sequences (B,) that are `long` are turned by other frequencies than the rest."""
+        assert self._long is not None, "only LongRoPE has them"
+        turns = mx.where(long[:, None, None], self._long, self._turns)  # (B, 1, dims/2)
+        start = mx.broadcast_to(mx.array(offset), long.shape)[:, None]
+
+        def rotate(x: mx.array) -> mx.array:
+            angles = (start + mx.arange(x.shape[2]))[..., None].astype(mx.float32) * turns  # (B, L, dims/2)
+            cos, sin = mx.cos(angles)[:, None], mx.sin(angles)[:, None]
+            return turn(self._scaled(x), cos, sin, interleaved=self.spec.interleaved)
+
+        return rotate
+
+    def _counting(self, offset: int | mx.array, end: int) -> Rotation:
         spec = self.spec
         turns = None if spec.scaling is None else self._turns_until(end)
         periods = None if turns is None else 1 / turns

@@ -33,18 +33,19 @@ def attend(q: mx.array, k: mx.array, v: mx.array, scoring: Scoring, mask: Mask) 
 
 
 def attend_quantized(
-    q: mx.array, k: Sequence[mx.array], v: Sequence[mx.array], scoring: Scoring, mask: Mask, bits: int, group: int
+    q: mx.array, k: Sequence[mx.array], v: Sequence[mx.array], scoring: Scoring, mask: Mask
 ) -> mx.array:
     """As `attend`, with keys and values as (packed, scales, biases) of mx.quantize along the head."""
     grouped = _grouped(q, k[0].shape[1]) * scoring.scale
-    scores = _product(grouped, k, transpose=True, bits=bits, group=group)
+    scores = _product(grouped, k, q.shape[-1], transpose=True)
     weights = _weights(scores, scoring, mask, q.dtype)
-    return _product(weights, v, transpose=False, bits=bits, group=group).reshape(q.shape)
+    return _product(weights, v, q.shape[-1], transpose=False).reshape(q.shape)
 
 
-def _product(x: mx.array, packed: Sequence[mx.array], *, transpose: bool, bits: int, group: int) -> mx.array:
-    """(B, kv_heads, group, L, n) times a quantized (B, kv_heads, n, m), or its transpose."""
+def _product(x: mx.array, packed: Sequence[mx.array], dims: int, *, transpose: bool) -> mx.array:
+    """(B, kv_heads, group, L, n) times a quantized (B, kv_heads, n, m), or its transpose; heads have `dims` numbers."""
     weight, scales, biases = (a[:, :, None] for a in packed)
+    group, bits = dims // scales.shape[-1], 32 * weight.shape[-1] // dims
     return mx.quantized_matmul(x, weight, scales, biases, transpose=transpose, group_size=group, bits=bits)
 
 
@@ -61,7 +62,8 @@ def _weights(scores: mx.array, scoring: Scoring, mask: Mask, dtype: mx.Dtype) ->
         mask = mx.arange(keys - length, keys)[:, None] >= mx.arange(keys)[None]
     if mask is not None:
         mask = mask[:, :, None] if mask.ndim == 4 else mask
-        scores = mx.where(mask, scores, mx.finfo(scores.dtype).min)
+        hidden = mx.finfo(scores.dtype).min
+        scores = mx.where(mask, scores, hidden) if mask.dtype == mx.bool_ else scores + mask
     if scoring.sinks is None:
         return mx.softmax(scores, axis=-1, precise=True).astype(dtype)
     sinks = scoring.sinks.astype(scores.dtype).reshape(1, *scores.shape[1:3], 1, 1)

@@ -8,7 +8,7 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from docai.nn.attention import Attention, AttentionSpec
-from docai.nn.cache import Cache, FullCache, QuantizedCache, RotatingCache
+from docai.nn.cache import Cache, FullCache, LayerCache, QuantizedCache, RotatingCache, Rounding
 from docai.nn.golden import Golden, GoldenAttention, GoldenAttentionSpec
 from docai.nn.mask import Mask
 from docai.nn.mlp import Mlp, MlpSpec
@@ -30,7 +30,7 @@ class Layer(nn.Module):
             self.attn_post_norm, self.mlp_post_norm = _norm(whole), _norm(whole)
         self._sandwich, self._scale = spec.sandwich, whole.residual_scale
 
-    def __call__(self, x: mx.array, rotation: Rotation | None, mask: Mask, cache: Cache) -> mx.array:
+    def __call__(self, x: mx.array, rotation: Rotation | None, mask: Mask, cache: LayerCache) -> mx.array:
         """x (B, L, D) -> (B, L, D)"""
         branch = self.attn(self.attn_norm(x), rotation, mask, cache)
         x = self._added(x, self.attn_post_norm(branch) if self._sandwich else branch)
@@ -74,8 +74,9 @@ class Decoder(nn.Module):
 
     def caches(self, *, bits: int | None = None) -> list[Cache]:
         """Empty caches for one request, one a layer; `bits` rounds keys and values of layers that see everything."""
+        rounding = Rounding(bits, bits) if bits else None
         windows = (layer.attention.window for layer in self._spec.layers)
-        return [RotatingCache(w) if w is not None else QuantizedCache(bits) if bits else FullCache() for w in windows]
+        return [_cache(window, rounding) for window in windows]
 
     def embedded(self, tokens: mx.array) -> mx.array:
         """(B, L) -> (B, L, D)"""
@@ -86,7 +87,7 @@ class Decoder(nn.Module):
     def __call__(
         self,
         x: mx.array,
-        caches: Sequence[Cache],
+        caches: Sequence[LayerCache],
         *,
         positions: mx.array | None = None,
         shift: int | mx.array = 0,
@@ -98,14 +99,15 @@ class Decoder(nn.Module):
 
         Positions count on from the cache's offset plus `shift`, unless `positions` (B, L) or (axes, B, L) gives them.
         `blocks` (B, L): tokens of one block see each other. `deepstack`: what is added behind the first layers.
-        `end`: the length of the whole prompt, where these tokens are a part of it.
+        `end`: the length of the whole prompt, where these tokens are a part of it. In a batch whose sequences differ in
+        length, `shift` is (B,) or the same for all.
         """
         offset = caches[0].offset
-        end = max(end, offset + x.shape[1])
-        rotations = {spec: _rotation(rope, positions, offset + shift, end) for spec, rope in self._ropes.items()}
+        length = max(end, offset + x.shape[1]) if isinstance(offset, int) else offset + x.shape[1]
+        rotations = {spec: _rotation(rope, positions, offset + shift, length) for spec, rope in self._ropes.items()}
         if "golden" in self and positions is not None:
             rotations = {spec: self.golden.after(turn, positions[1:]) for spec, turn in rotations.items()}
-        masks: dict[tuple[type[Cache], int | None], Mask] = {}
+        masks: dict[tuple[type[LayerCache], int | None], Mask] = {}
         for number, (layer, cache, spec) in enumerate(zip(self.layers, caches, self._spec.layers, strict=True)):
             window, rope = spec.attention.window, spec.attention.rope
             key = (type(cache), window)
@@ -129,7 +131,13 @@ def _ropes(spec: DecoderSpec) -> list[RopeSpec]:
     return list(dict.fromkeys(layer.attention.rope for layer in spec.layers if layer.attention.rope is not None))
 
 
-def _rotation(rope: Rope, positions: mx.array | None, offset: int | mx.array, end: int) -> Rotation:
+def _cache(window: int | None, rounding: Rounding | None) -> Cache:
+    if window is not None:
+        return RotatingCache(window)
+    return FullCache() if rounding is None else QuantizedCache(rounding)
+
+
+def _rotation(rope: Rope, positions: mx.array | None, offset: int | mx.array, end: int | mx.array) -> Rotation:
     if positions is None:
         return rope.counting(offset, end)
     return rope.at(positions if rope.spec.sections or positions.ndim == 2 else positions[0])

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docai.errors import UsageError
-from docai.nn.cache import Cache
+from docai.nn.cache import Cache, LayerCache
 from docai.preprocess.inputs import ImageInput
 from docai.vlm.connector import ImageFeatures, build_connector
 from docai.vlm.decoder import Decoder
@@ -160,7 +160,7 @@ class Network(nn.Module):
             end=prompt.end,
         )
 
-    def step(self, tokens: mx.array, caches: Sequence[Cache], shift: int | mx.array = 0) -> mx.array:
+    def step(self, tokens: mx.array, caches: Sequence[LayerCache], shift: int | mx.array = 0) -> mx.array:
         """One token of each sequence, (B, 1), behind those taken in: logits of the next one (B, vocabulary)."""
         hidden = self.decoder(self.decoder.embedded(tokens), caches, shift=shift)
         return self.decoder.logits(hidden[:, -1])

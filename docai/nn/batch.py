@@ -1,0 +1,226 @@
+"""Caches of a batch: requests of different lengths that take their steps together.
+
+A place of the batch is a request's. Its tokens stand from column 0 on, however long the others are: a step writes one
+column a place, each at its own offset, and a mask hides what lies behind. So a request joins by being written into a
+free place and leaves by being forgotten; none of the others moves. Storage grows in few steps, so that a backend meets
+few shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import mlx.core as mx
+import numpy as np
+
+from docai.nn.cache import Arrays, Cache, FullCache, QuantizedCache, RotatingCache, Rounding
+from docai.nn.mask import Mask
+from docai.nn.scores import Scoring, attend, attend_quantized
+
+
+class Places:
+    """Where each place of a batch stands; the caches of all layers share it. `lengths` is 0 at a free place."""
+
+    def __init__(self, count: int) -> None:
+        self.lengths = np.zeros(count, np.int32)
+        self._offsets: mx.array | None = None
+        self._columns: dict[tuple[int, ...], mx.array] = {}
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def offsets(self) -> mx.array:
+        """(B,) the column that each place writes next."""
+        if self._offsets is None:
+            self._offsets = mx.array(self.lengths)
+        return self._offsets
+
+    def set(self, place: int, length: int) -> None:
+        """What a place holds from now on."""
+        self.lengths[place] = length
+        self._changed()
+
+    def advance(self, counts: np.ndarray | int) -> None:
+        """Tokens that have been taken in; free places stay as they are: what they write is never seen."""
+        self.lengths = np.where(self.lengths > 0, self.lengths + counts, 0).astype(np.int32)
+        self._changed()
+
+    def resized(self, kept: Sequence[int], count: int) -> None:
+        """Leave the `kept` places, in this order, among `count`."""
+        lengths = np.zeros(count, np.int32)
+        lengths[: len(kept)] = self.lengths[list(kept)]
+        self.lengths = lengths
+        self._changed()
+
+    def columns(self, shape: tuple[int, ...], ring: int | None) -> mx.array:
+        """Where new rows of `shape` (B, heads, L, n) go in a storage; in a `ring` of so many columns they go round."""
+        key = (*shape, ring or 0)
+        if key not in self._columns:
+            at = self.offsets[:, None] + mx.arange(shape[2])  # (B, L)
+            at = at if ring is None else at % ring
+            self._columns[key] = mx.broadcast_to(at[:, None, :, None], shape)
+        return self._columns[key]
+
+    def _changed(self) -> None:
+        self._offsets = None
+        self._columns = {}
+
+
+class BatchCache:
+    """What a layer keeps of each place. `ring`: only so many of a place's last tokens."""
+
+    def __init__(self, places: Places, ring: int | None = None) -> None:
+        self._places, self._ring = places, ring
+        self._keys: list[mx.array] = []  # (B, heads, columns, n): one array, or those that rounding makes of it
+        self._values: list[mx.array] = []
+
+    @property
+    def offset(self) -> mx.array:
+        """(B,) tokens seen so far at each place."""
+        return self._places.offsets
+
+    def attend(self, q: mx.array, k: mx.array, v: mx.array, scoring: Scoring, mask: Mask) -> mx.array:
+        self._grow(k.shape[2])
+        self._keys, self._values = (
+            self._put(self._keys, self._key_parts(k)),
+            self._put(self._values, self._value_parts(v)),
+        )
+        return self._attended(q, scoring, mask)
+
+    def _key_parts(self, k: mx.array) -> Arrays:
+        return [k]
+
+    def _value_parts(self, v: mx.array) -> Arrays:
+        return [v]
+
+    def _attended(self, q: mx.array, scoring: Scoring, mask: Mask) -> mx.array:
+        keys, values = self._keys[0], self._values[0]
+        if q.shape[2] > 1 or scoring.cap is not None:
+            return attend(q, keys, values, scoring, mask)
+        # Heads that share a key stand as so many queries: kernels that take a mask of numbers want more than one query
+        # (cuDNN), and read each key once.
+        grouped = q.reshape(q.shape[0], keys.shape[1], -1, q.shape[-1])
+        return attend(grouped, keys, values, scoring, mask).reshape(q.shape)
+
+    def _put(self, storage: list[mx.array], new: Sequence[mx.array]) -> list[mx.array]:
+        pairs = zip(storage, new, strict=True)
+        return [mx.put_along_axis(kept, self._places.columns(x.shape, self._ring), x, axis=2) for kept, x in pairs]
+
+    def _grow(self, length: int) -> None:
+        columns = self._needed(int(self._places.lengths.max(initial=0)) + length)
+        if self._keys and self._keys[0].shape[2] < columns:
+            self._keys, self._values = ([widened(a, columns) for a in part] for part in (self._keys, self._values))
+
+    def _needed(self, tokens: int) -> int:
+        needed = storage_columns(tokens)
+        return needed if self._ring is None else min(needed, self._ring)
+
+    def mask(self, length: int, window: int | None, blocks: mx.array | None = None) -> Mask:
+        """Numbers that are added to scores, (B, 1, length, columns): MLX's kernels all take those."""
+        assert blocks is None, "prompts are read by caches of their own"
+        self._grow(length)
+        kept = self._keys[0].shape[2]
+        last = self._places.offsets[:, None] + mx.arange(length)  # (B, L): the place of each new token
+        column = mx.arange(kept)
+        if self._ring is not None and length == 1:
+            seen = column <= mx.minimum(last, self._ring - 1)[..., None]
+        else:
+            seen = column <= last[..., None]
+            if window is not None:
+                seen = seen & (column > last[..., None] - window)
+        return mx.where(seen, 0.0, -mx.inf).astype(self._dtype)[:, None]
+
+    @property
+    def _dtype(self) -> mx.Dtype:
+        return self._keys[-1].dtype
+
+    def join(self, place: int, cache: Cache) -> None:
+        """Write a request's own cache into a place; `Places.set` is told afterwards."""
+        keys, values = self._taken(cache)
+        if not self._keys:
+            shape = len(self._places), self._needed(cache.offset)
+            self._keys, self._values = ([_empty(a, *shape) for a in part] for part in (keys, values))
+        tokens = keys[0].shape[2]
+        if tokens > self._keys[0].shape[2]:
+            wide = self._needed(cache.offset)
+            self._keys, self._values = ([widened(a, wide) for a in part] for part in (self._keys, self._values))
+        for storage, new in ((self._keys, keys), (self._values, values)):
+            for kept, part in zip(storage, new, strict=True):
+                kept[place : place + 1, :, :tokens] = part
+
+    def _taken(self, cache: Cache) -> tuple[list[mx.array], list[mx.array]]:
+        """Keys and values of a request, each token in its column."""
+        keys, values = cache.last(cache.offset)
+        if self._ring is None or cache.offset <= self._ring:
+            return keys, values
+        start = self._ring - cache.offset % self._ring  # where the token of column 0 stands among the last ones
+        return [_rolled(a, start) for a in keys], [_rolled(a, start) for a in values]
+
+    def resize(self, kept: Sequence[int], count: int) -> None:
+        """Leave the `kept` places, in this order, among `count`; `Places.resized` is told afterwards."""
+        longest = int(self._places.lengths[list(kept)].max(initial=0))
+        columns = self._needed(longest + 1)
+
+        def taken(a: mx.array) -> mx.array:
+            a = a[mx.array(list(kept)), :, :columns]
+            return a if count == len(kept) else mx.pad(a, [(0, count - len(kept)), (0, 0), (0, 0), (0, 0)])
+
+        self._keys, self._values = ([taken(a) for a in part] for part in (self._keys, self._values))
+
+    def trim(self, count: int) -> bool:
+        """Places forget by `Places.set`."""
+        return count == 0
+
+    @property
+    def state(self) -> list[mx.array]:
+        return [*self._keys, *self._values]
+
+
+class BatchQuantizedCache(BatchCache):
+    """Keys and values rounded as in `QuantizedCache`."""
+
+    def __init__(self, places: Places, rounding: Rounding) -> None:
+        super().__init__(places)
+        self._rounding = rounding
+
+    def _key_parts(self, k: mx.array) -> Arrays:
+        return self._rounding.packed(k, value=False)
+
+    def _value_parts(self, v: mx.array) -> Arrays:
+        return self._rounding.packed(v, value=True)
+
+    def _attended(self, q: mx.array, scoring: Scoring, mask: Mask) -> mx.array:
+        return attend_quantized(q, self._keys, self._values, scoring, mask)
+
+
+def batch_cache(cache: Cache, places: Places) -> BatchCache:
+    """The cache of a batch of requests that have caches such as this one."""
+    match cache:
+        case RotatingCache():
+            return BatchCache(places, cache.window)
+        case QuantizedCache():
+            return BatchQuantizedCache(places, cache.rounding)
+        case FullCache():
+            return BatchCache(places)
+        case _:
+            raise AssertionError(f"requests with a {type(cache).__name__} cannot be batched")
+
+
+def storage_columns(tokens: int) -> int:
+    """The columns that a storage for `tokens` tokens has: few distinct numbers."""
+    step = 256 if tokens <= 2048 else 1024 if tokens <= 16384 else 4096
+    return -(-tokens // step) * step
+
+
+def widened(a: mx.array, columns: int) -> mx.array:
+    """A storage with more columns."""
+    return mx.concatenate([a, mx.zeros((*a.shape[:2], columns - a.shape[2], a.shape[3]), a.dtype)], axis=2)
+
+
+def _empty(like: mx.array, places: int, columns: int) -> mx.array:
+    return mx.zeros((places, like.shape[1], columns, like.shape[3]), like.dtype)
+
+
+def _rolled(a: mx.array, start: int) -> mx.array:
+    return a if start == a.shape[2] else mx.concatenate([a[:, :, start:], a[:, :, :start]], axis=2)
