@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from docai.errors import CheckpointError, InputError
 from docai.preprocess.inputs import ImageInput, Pixels
-from docai.preprocess.processors import ClampedImages, FittedImages, PackedImages, StretchedImages, TiledImages
+from docai.preprocess.processors import ClampedImages, FittedImages, PackedImages, StretchedImages, TiledImages, within
 from docai.vlm.images import (
     gemma_images,
     llava_images,
@@ -165,3 +167,16 @@ def test_steps_may_be_left_out() -> None:
 def test_an_unknown_filter_is_named() -> None:
     with pytest.raises(CheckpointError, match=r"filter 17.*3 \(bicubic\)"):
         qwen_images()({"resample": 17}, {})
+
+
+@pytest.mark.parametrize("make", [qwen_images, pixtral_images, llava_images])
+@pytest.mark.parametrize("most", [16, 30, 100])
+def test_images_of_at_most_so_many_tokens(make: Callable[..., Any], most: int) -> None:
+    plain = make()({}, {})
+    for size in ((700, 500), (90, 1400), (30, 40)):
+        rgb = np.zeros((*size, 3), np.uint8)
+        image, whole = within(plain, most)(rgb), plain(rgb)
+        if make is llava_images:  # its images are all of one size
+            assert image.tokens == whole.tokens
+        else:
+            assert image.tokens <= min(most, whole.tokens)

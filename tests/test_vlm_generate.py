@@ -314,6 +314,15 @@ def test_images_of_every_form_are_one_image(qwen: Model, folder: Path, rgb: np.n
     assert usage.prompt > usage.images
 
 
+def test_images_are_made_smaller_where_asked_for(folder: Path) -> None:
+    model, large = open_model(str(folder / "qwen")), np.zeros((256, 128, 3), np.uint8)
+    tokens = [
+        model.generate("What?", [large], max_tokens=1, image_tokens=n).usage.images for n in (None, 100, 20, None)
+    ]
+    assert tokens[0] == tokens[3] > 100 >= tokens[1] > 20 >= tokens[2]
+    assert model.feature_counts.hits == 1
+
+
 def test_the_feature_cache_counts(folder: Path, rgb: np.ndarray) -> None:
     model = open_model(str(folder / "qwen"), feature_cache=1)
     for image in (rgb, rgb, rgb[:64].copy(), rgb):

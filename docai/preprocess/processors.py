@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 from PIL import Image
 
 from docai.errors import InputError
-from docai.preprocess.inputs import ImageInput, Pixels, Rgb
+from docai.preprocess.inputs import ImageInput, ImageProcessor, Pixels, Rgb
 from docai.preprocess.normalize import Normalization
 from docai.preprocess.patches import flat_patches, grid_patches
 from docai.preprocess.resample import BICUBIC, resize
@@ -153,3 +154,17 @@ def _packed(pixels: Pixels, patch: int, merge: int, temporal: int) -> ImageInput
     height, width = pixels.shape[0] // patch, pixels.shape[1] // patch
     rows = flat_patches(pixels[None], patch, temporal=temporal, merge=merge)
     return ImageInput(rows, height * width // merge**2, grid=(1, height, width))
+
+
+def within(processor: ImageProcessor, tokens: int) -> ImageProcessor:
+    """The processor with images of at most `tokens` tokens, where their number goes with their size.
+
+    A narrow strip may take more: no side is shorter than a token.
+    """
+    if isinstance(processor, PackedImages):
+        most = min(processor.most_pixels, tokens * (processor.patch * processor.merge) ** 2)
+        return replace(processor, most_pixels=most, least_pixels=min(processor.least_pixels, most))
+    if isinstance(processor, FittedImages):
+        side = processor.patch * processor.merge
+        return replace(processor, edge=min(processor.edge, math.isqrt(tokens) * side))
+    return processor

@@ -91,7 +91,7 @@ class Runtime:
         parts = f", {pictured} of them for {len(images)} image{'s' * (len(images) != 1)}" if images else ""
         raise LimitExceeded(
             f"the prompt has {len(ids)} tokens{parts}, but the model's context is {self.context}, answer included; ask "
-            f"with {'fewer or smaller images' if images else 'less text'}"
+            f"with {'fewer or smaller images (image_tokens)' if images else 'less text'}"
         )
 
 

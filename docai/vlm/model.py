@@ -14,9 +14,10 @@ from docai.checkpoint.checkpoint import Checkpoint
 from docai.checkpoint.hub import open_checkpoint
 from docai.errors import UsageError
 from docai.preprocess.inputs import ImageInput, ImageProcessor
+from docai.preprocess.processors import within
 from docai.vlm.connector import ImageFeatures
 from docai.vlm.families import Family
-from docai.vlm.features import CacheCounts, FeatureCache
+from docai.vlm.features import CacheCounts, FeatureCache, Key
 from docai.vlm.generate import Request, RequestImage, Runtime, Stream
 from docai.vlm.images import preprocessor_config
 from docai.vlm.loading import load_network, resolve
@@ -25,6 +26,7 @@ from docai.vlm.pictures import Picture, PictureLike, picture_of
 from docai.vlm.prefix import PrefixStore
 from docai.vlm.prompt import Message, encode, render
 from docai.vlm.request import Generation, GenerationOptions
+from docai.vlm.spec import ModelSpec
 from docai.vlm.stream import Pieces
 from docai.vlm.structured import Grammar, Vocabulary
 from docai.vlm.thinking import thinking_marks
@@ -116,28 +118,30 @@ class Model:
         started = time.perf_counter()
         if images and not self.sees:
             raise UsageError(f"model {self.name} was loaded without a vision tower (text-only checkpoint)")
-        taken = [self._image(picture_of(image)) for image in images]
+        taken = [self._image(picture_of(image), options.image_tokens) for image in images]
         said = _thinking(options)
         text = render(messages, self.tokenizer, self.family.prompt, template=template, tools=tools, **said)
         ids = encode(text, [image.input for image in taken], self.tokenizer, self.family.prompt)
         return self._runtime.stream(Request(ids, taken, options, self._grammar(options)), started=started)
 
-    def _image(self, picture: Picture) -> RequestImage:
+    def _image(self, picture: Picture, most: int | None) -> RequestImage:
         """A picture of a request: what the cache has of it, or what the processor makes of it."""
-        known = self._features.get(picture.key)
+        key = (picture.key, most)
+        known = self._features.get(key)
         if known is not None:
             seen, features = known
-            return RequestImage(picture.key, seen, lambda: features, cached=True)
+            return RequestImage(key, seen, lambda: features, cached=True)
         assert self._processor is not None
-        taken = self._processor(picture.load())
-        return RequestImage(picture.key, taken, self._encoder(picture, taken))
+        processor = self._processor if most is None else within(self._processor, most)
+        taken = processor(picture.load())
+        return RequestImage(key, taken, self._encoder(key, taken))
 
-    def _encoder(self, picture: Picture, taken: ImageInput) -> Callable[[], ImageFeatures]:
+    def _encoder(self, key: Key, taken: ImageInput) -> Callable[[], ImageFeatures]:
         def encoded() -> ImageFeatures:
             (features,) = self.network.encode([taken])
             mx.eval(features.rows, *features.deepstack)
             shape_only = np.broadcast_to(np.float32(0), taken.pixels.shape)  # takes no memory
-            self._features.put(picture.key, (replace(taken, pixels=shape_only), features))
+            self._features.put(key, (replace(taken, pixels=shape_only), features))
             return features
 
         return encoded
@@ -195,7 +199,10 @@ def model_of(
 ) -> Model:
     """The model of a checkpoint. Raises CheckpointError or LimitExceeded."""
     family, spec = resolve(checkpoint)
+    if not isinstance(spec, ModelSpec):
+        raise UsageError(f"model {checkpoint.name} ({family.name}) reads pictures, but answers no questions")
     network = load_network(checkpoint, dtype=dtype, on_progress=on_progress)
+    assert isinstance(network, Network)
     network.fuse()
     _wire()
     processor = None

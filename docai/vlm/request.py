@@ -77,6 +77,9 @@ class GenerationOptions(Sampling):
     )
     kv_bits: int | None = option(None, "Keep the context rounded to 4 or 8 bits, to save memory.")
     kv_window: int | None = option(None, "Keep only this many tokens of the context, forgetting the oldest.", least=16)
+    image_tokens: int | None = option(
+        None, "Most tokens of an image: larger ones are made smaller. Default: the model's own limit.", least=16
+    )
     prefill_step: int | None = option(
         None,
         "Most tokens of the prompt read at once; less saves memory. Default: 2048 on a GPU, 512 on a CPU.",

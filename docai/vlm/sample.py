@@ -39,9 +39,11 @@ class Sampler:
 
     def __call__(self, logits: mx.array, allowed: mx.array | None = None) -> mx.array:
         """The next token (1,), for scores (1, V); `allowed` (V,) is True for the tokens that may follow."""
-        logits = logits.astype(mx.float32)
         if self._rules is None:
             self._rules = rules_for(self._options, self._prompt, self._most, logits.shape[-1])
+        if self.greedy and not self._rules and allowed is None:
+            return mx.argmax(logits, axis=-1)
+        logits = logits.astype(mx.float32)
         for rule in self._rules:
             logits = rule(logits)
         if allowed is not None:
