@@ -56,9 +56,11 @@ def show(options: LoadOptions, name: Name, as_json: AsJson = False, verbose: Ver
 @takes(SourceOptions)
 def verify(options: SourceOptions, name: Name, as_json: AsJson = False, verbose: Verbose = 0) -> None:  # noqa: ARG001
     """Check the hashes of a model's files, and that every tensor has its place."""
+    from docai.cli.bytes_bar import bytes_bar
     from docai.tasks.models import verify_model
 
-    found = verify_model(name, options)
+    with bytes_bar("verifying", shown=sys.stderr.isatty()) as tell:
+        found = verify_model(name, options, on_progress=tell)
     _show(found, "verify_report", as_json)
     leave(ExitCode.DEPENDENCY if found["problems"] else ExitCode.OK)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from docai.checkpoint.load import Mapped
     from docai.vlm.families import Family
-    from docai.vlm.spec import DecoderSpec, ModelSpec
+    from docai.vlm.loading import AnySpec
 
 
 def list_models() -> dict[str, Any]:
@@ -80,7 +80,7 @@ def show_model(name: str, options: LoadOptions) -> dict[str, Any]:
         "sees": spec.connector is not None,
         "notices": list(spec.notices),
         "made_from": (checkpoint.json_file(MANIFEST) or {}).get("made_from"),
-        "memory": memory_need(resolved.mapped, spec.decoder, dtype),
+        "memory": memory_need(resolved.mapped, spec, dtype),
         "spec": _plain(spec),
         "modules": list(_modules(resolved.network)),
         "weights": [
@@ -96,18 +96,26 @@ def show_model(name: str, options: LoadOptions) -> dict[str, Any]:
     }
 
 
-def memory_need(mapped: Mapped, decoder: DecoderSpec, dtype: str) -> dict[str, Any]:
+def memory_need(mapped: Mapped, spec: AnySpec, dtype: str) -> dict[str, Any]:
     """Bytes of the weights, and of the cache of keys and values for 1000 tokens, where floats have a type."""
     weights, free = mapped.nbytes(dtype), free_memory()
-    numbers = sum(2 * layer.attention.kv_heads * layer.attention.head_dim for layer in decoder.layers)
     return {
         "dtype": _type_name(dtype),
         "weights": weights,
-        "cache_per_1000_tokens": numbers * 1000 * BITS[dtype] // 8,
+        "cache_per_1000_tokens": _kept_per_token(spec) * 1000 * BITS[dtype] // 8,
         "device": device_name(),
         "free": free,
         "fits": weights < free,
     }
+
+
+def _kept_per_token(spec: AnySpec) -> int:
+    """Numbers that a decoder keeps for each token: keys and values of every layer."""
+    from docai.vlm.spec import DecoderSpec
+
+    if isinstance(spec.decoder, DecoderSpec):
+        return sum(2 * layer.attention.kv_heads * layer.attention.head_dim for layer in spec.decoder.layers)
+    return 2 * spec.decoder.layers * spec.decoder.layer.dims
 
 
 def _type_name(dtype: str) -> str:
@@ -124,7 +132,7 @@ class Resolved:
     """A checkpoint with everything that it is read as. The network has no weights yet."""
 
     family: Family
-    spec: ModelSpec
+    spec: AnySpec
     network: nn.Module
     mapped: Mapped
 
@@ -132,11 +140,10 @@ class Resolved:
     def of(cls, checkpoint: Checkpoint) -> Resolved:
         """Raises CheckpointError where the tensors are not those of the spec; DependencyMissing without MLX."""
         require_mlx()
-        from docai.vlm.loading import resolve
-        from docai.vlm.network import Network
+        from docai.vlm.loading import build_network, resolve
 
         family, spec = resolve(checkpoint)
-        network = Network(spec)
+        network = build_network(spec)
         return cls(family, spec, network, map_weights(checkpoint, family.rules, spec, shapes_of(network)))
 
 
@@ -194,13 +201,16 @@ def _in_order(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in name.split(".")]
 
 
-def verify_model(name: str, options: SourceOptions) -> dict[str, Any]:
+def verify_model(
+    name: str, options: SourceOptions, *, on_progress: Callable[[int, int], None] = lambda *_: None
+) -> dict[str, Any]:
     """Compare the files of a checkpoint with the hashes that are known of them, and map every tensor.
 
-    `problems` lists what is wrong. Raises CheckpointError only where there is nothing to look at.
+    `problems` lists what is wrong. `on_progress` is told bytes done and bytes in all. Raises CheckpointError only where
+    there is nothing to look at.
     """
     checkpoint = opened(name, options)
-    files = list(_checked_files(checkpoint))
+    files = list(_checked_files(checkpoint, on_progress))
     problems = [f"{one['name']}: {one['status']}" for one in files if one["status"] not in ("ok", "no hash known")]
     said: dict[str, Any] = {"name": checkpoint.name, "path": str(checkpoint.path), "files": files}
     try:
@@ -212,18 +222,22 @@ def verify_model(name: str, options: SourceOptions) -> dict[str, Any]:
     return {**said, "problems": problems}
 
 
-def _checked_files(checkpoint: Checkpoint) -> Iterator[dict[str, Any]]:
+def _checked_files(checkpoint: Checkpoint, on_progress: Callable[[int, int], None]) -> Iterator[dict[str, Any]]:
     folder = checkpoint.path if checkpoint.path.is_dir() else checkpoint.path.parent
     listed = _listed(folder / MANIFEST)
     paths = sorted(p for p in folder.iterdir() if p.is_file()) if checkpoint.path.is_dir() else [checkpoint.path]
-    for path in paths:
+    sizes = {path: path.stat().st_size for path in paths}
+    done = 0
+    for path, size in sizes.items():
         expected = hash_name(path) or listed.pop(path.name, None)
         if expected is None:
             status = "no hash known"
         else:
             status = "ok" if hash_of(path, len(expected)) == expected else f"its hash is not {expected[:12]}..."
+        done += size
+        on_progress(done, sum(sizes.values()))
         if path.name != MANIFEST:
-            yield {"name": path.name, "bytes": path.stat().st_size, "status": status}
+            yield {"name": path.name, "bytes": size, "status": status}
     for name in listed:
         yield {"name": name, "bytes": None, "status": "missing"}
 
