@@ -53,10 +53,10 @@ class VitSpec:
 class VitAttention(nn.Module):
     """Names: q, k, v, o."""
 
-    def __init__(self, spec: VitSpec) -> None:
+    def __init__(self, dims: int, heads: int) -> None:
         super().__init__()
-        self.q, self.k, self.v, self.o = (nn.Linear(spec.hidden, spec.hidden) for _ in range(4))
-        self._heads, self._scale = spec.heads, (spec.hidden // spec.heads) ** -0.5
+        self.q, self.k, self.v, self.o = (nn.Linear(dims, dims) for _ in range(4))
+        self._heads, self._scale = heads, (dims // heads) ** -0.5
 
     def fuse(self) -> None:
         """Join q, k and v; done once, after the weights are loaded."""
@@ -76,12 +76,17 @@ class VitAttention(nn.Module):
 class VitBlock(nn.Module):
     """Names: norm1, attn, norm2, mlp."""
 
-    def __init__(self, spec: VitSpec) -> None:
+    def __init__(self, dims: int, heads: int, mlp: MlpSpec, norm_eps: float) -> None:
         super().__init__()
-        self.norm1 = nn.LayerNorm(spec.hidden, eps=spec.norm_eps)
-        self.attn = VitAttention(spec)
-        self.norm2 = nn.LayerNorm(spec.hidden, eps=spec.norm_eps)
-        self.mlp = Mlp(spec.hidden, spec.mlp)
+        self.norm1 = nn.LayerNorm(dims, eps=norm_eps)
+        self.attn = VitAttention(dims, heads)
+        self.norm2 = nn.LayerNorm(dims, eps=norm_eps)
+        self.mlp = Mlp(dims, mlp)
+
+    def fuse(self) -> None:
+        """Join what it can; done once, after the weights are loaded."""
+        self.attn.fuse()
+        self.mlp.fuse()
 
     def __call__(self, x: mx.array) -> mx.array:
         x = x + self.attn(self.norm1(x))
@@ -101,7 +106,7 @@ class Vit(nn.Module):
         self.positions = nn.Embedding(spec.rows, spec.hidden)
         if spec.pre_norm:
             self.pre_norm = nn.LayerNorm(spec.hidden, eps=spec.norm_eps)
-        self.blocks = [VitBlock(spec) for _ in range(spec.layers)]
+        self.blocks = [VitBlock(spec.hidden, spec.heads, spec.mlp, spec.norm_eps) for _ in range(spec.layers)]
         if spec.post_norm:
             self.post_norm = nn.LayerNorm(spec.hidden, eps=spec.norm_eps)
         self._spec = spec
@@ -109,8 +114,7 @@ class Vit(nn.Module):
     def fuse(self) -> None:
         """Join what each block can; done once, after the weights are loaded."""
         for block in self.blocks:
-            block.attn.fuse()
-            block.mlp.fuse()
+            block.fuse()
 
     def encode(self, pixels: mx.array) -> mx.array:
         """pixels (B, H, W, C) -> (B, N, D), or (B, N, D * features) where there are several."""

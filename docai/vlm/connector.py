@@ -11,6 +11,8 @@ import mlx.nn as nn
 
 from docai.nn.activation import ACTIVATIONS
 from docai.nn.norm import NormKind, norm
+from docai.nn.placed import Placer, PlacerSpec
+from docai.nn.radio import Neck, NeckSpec
 from docai.preprocess.inputs import ImageInput
 from docai.vlm.vision import Seen
 
@@ -76,7 +78,7 @@ class JoinerSpec:
     bias: bool = False
 
 
-ConnectorSpec: TypeAlias = MergerSpec | ProjectorSpec | PoolerSpec | JoinerSpec
+ConnectorSpec: TypeAlias = MergerSpec | ProjectorSpec | PoolerSpec | JoinerSpec | PlacerSpec | NeckSpec
 
 
 class Merge(nn.Module):
@@ -194,6 +196,20 @@ class Joiner(nn.Module):
         return ImageFeatures(self.down(self._activation(self.up(joined))))
 
 
+class PlacedRows(Placer):
+    """Names: those of `docai.nn.placed`."""
+
+    def __call__(self, seen: Seen, _: ImageInput) -> ImageFeatures:
+        return ImageFeatures(self.encode(seen.rows))
+
+
+class NeckRows(Neck):
+    """Names: those of `docai.nn.radio`."""
+
+    def __call__(self, seen: Seen, _: ImageInput) -> ImageFeatures:
+        return ImageFeatures(self.encode(seen.rows, seen.taps[0]))
+
+
 def build_connector(spec: ConnectorSpec) -> nn.Module:
     """The connector that `spec` describes."""
     match spec:
@@ -205,3 +221,7 @@ def build_connector(spec: ConnectorSpec) -> nn.Module:
             return Pooler(spec)
         case JoinerSpec():
             return Joiner(spec)
+        case PlacerSpec():
+            return PlacedRows(spec)
+        case NeckSpec():
+            return NeckRows(spec)

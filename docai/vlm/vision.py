@@ -9,18 +9,21 @@ from typing import Protocol, TypeAlias
 import mlx.core as mx
 import mlx.nn as nn
 
+from docai.nn.davit import Davit, DavitSpec
 from docai.nn.packed_vit import PackedVit, PackedVitSpec
+from docai.nn.radio import Radio, RadioSpec
 from docai.nn.vit import Vit, VitSpec
 from docai.preprocess.inputs import ImageInput
 
-VisionSpec: TypeAlias = PackedVitSpec | VitSpec
+VisionSpec: TypeAlias = PackedVitSpec | VitSpec  # those under causal decoders
+TowerSpec: TypeAlias = VisionSpec | DavitSpec | RadioSpec
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seen:
     """What a tower makes of one image: `rows` (patches, D), and those of inner layers for DeepStack.
 
-    A tower of a fixed size gives `rows` (tiles, patches, D).
+    A tower of a fixed size gives `rows` (tiles, patches, D), one whose connector asks where they lie (h, w, D).
     """
 
     rows: mx.array
@@ -54,10 +57,32 @@ class FixedTower(Vit):
         return [Seen(self.encode(mx.array(image.pixels))) for image in images]
 
 
-def build_tower(spec: VisionSpec) -> nn.Module:
+class DavitTower(Davit):
+    """A tower over one picture at a time, whose rows stay where they lie."""
+
+    def __call__(self, images: Sequence[ImageInput]) -> list[Seen]:
+        return [Seen(self.encode(mx.array(image.pixels))[0]) for image in images]
+
+
+class RadioTower(Radio):
+    """A tower over one picture at a time; `taps` are the summary of the whole of it."""
+
+    def __call__(self, images: Sequence[ImageInput]) -> list[Seen]:
+        return [self._seen(image) for image in images]
+
+    def _seen(self, image: ImageInput) -> Seen:
+        patches, summary = self.encode(mx.array(image.pixels[0]))
+        return Seen(patches, (summary,))
+
+
+def build_tower(spec: TowerSpec) -> nn.Module:
     """The tower that `spec` describes."""
     match spec:
         case PackedVitSpec():
             return PackedTower(spec)
         case VitSpec():
             return FixedTower(spec)
+        case DavitSpec():
+            return DavitTower(spec)
+        case RadioSpec():
+            return RadioTower(spec)
