@@ -74,6 +74,27 @@ def tiny_qwen2_vl(folder: Path, *, text_only: bool = False, **config: Any) -> Pa
     return _written(folder, whole, backend, {"preprocessor_config.json": prepare})
 
 
+FALCON_SPECIAL = (
+    "<|end_of_text|>", "<|image|>", "<|end_of_image|>", "<|image_cls|>", *(f"<|image_reg_{n}|>" for n in range(1, 5)),
+    "<|OCR_PLAIN|>", "<|end_of_query|>",
+)  # fmt: skip
+
+
+def tiny_falcon(folder: Path, **config: Any) -> Path:
+    """A Falcon-OCR that reads pictures of up to 256 pixels."""
+    backend = byte_level()
+    backend.add_special_tokens([AddedToken(name, special=True) for name in FALCON_SPECIAL])
+    whole = {
+        "model_type": "falcon_ocr", "dim": 32, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "head_dim": 16,
+        "ffn_dim": 48, "vocab_size": VOCABULARY, "img_id": backend.token_to_id("<|image|>"),
+        "eos_id": backend.token_to_id("<|end_of_text|>"), **config,
+    }  # fmt: skip
+    said = {"eos_token": "<|end_of_text|>", "chat_template": "{{ raise_exception('not for this model') }}"}
+    bounds = {"min_image_size": 32, "max_image_size": 256}
+    more = {"tokenizer_config.json": said, "preprocessor_config.json": bounds}
+    return _written(folder, whole, backend, more)
+
+
 def _tokenizer() -> tokenizers.Tokenizer:
     backend = byte_level()
     backend.add_special_tokens([AddedToken(name, special=True) for name in SPECIAL])

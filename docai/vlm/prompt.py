@@ -34,6 +34,18 @@ def run(token: str, image: ImageInput) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Between:
+    """The run between two marks (Falcon-OCR)."""
+
+    before: str
+    after: str
+
+    def __call__(self, token: str, image: ImageInput) -> str:
+        """The text of one image."""
+        return f"{self.before}{token * image.tokens}{self.after}"
+
+
+@dataclass(frozen=True, slots=True)
 class Framed:
     """The run between two marks; where an image has crops beside it, they follow with a sentence (Gemma 3)."""
 

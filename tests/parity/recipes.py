@@ -30,7 +30,8 @@ class Variant:
     """The same checkpoint as another dialect has it: names renamed by regular expressions, in order, and a config.
 
     `copies`: tensors that are there a second time, new name -> name. `channels_last`: convolutions as MLX has them.
-    `drops`: names that are not there. `alternating`: names whose rows are not in two halves, but alternate. `mlx`: the model of mlx-vlm whose names and shapes these are; make.py asks it for them.
+    `drops`: names that are not there. `alternating`: names whose rows are not in two halves, but alternate. `mlx`: the
+    model of mlx-vlm whose names and shapes these are; make.py asks it for them.
     """
 
     renames: tuple[tuple[str, str], ...] = ()

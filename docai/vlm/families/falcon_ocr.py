@@ -17,7 +17,7 @@ from docai.vlm.connector import ProjectorSpec
 from docai.vlm.families import Family
 from docai.vlm.images import falcon_images
 from docai.vlm.positions import PlaneSpec
-from docai.vlm.prompt import Framed, PromptSpec
+from docai.vlm.prompt import Between, PromptSpec
 from docai.vlm.spec import DecoderSpec, LayerSpec, ModelSpec
 
 EPS = float(np.finfo(np.float32).eps)  # of norms without weights: torch's default; only the last norm has norm_eps
@@ -134,7 +134,7 @@ FAMILY = Family(
         image="<|image|>",
         template=_REQUEST,
         plain=_REQUEST,
-        expand=Framed("".join(BEFORE), AFTER),
+        expand=Between("".join(BEFORE), AFTER),
         surround=False,
         fixed=True,
         stops=("<|end_of_query|>", "<|end_of_text|>"),
