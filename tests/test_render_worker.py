@@ -15,7 +15,7 @@ from PIL import Image
 
 from docai.errors import InputError, LimitExceeded
 from docai.render import wire
-from docai.render.document import open_document
+from docai.render.document import Source, open_document
 from docai.render.worker import Forgotten, Worker, _printable, shared_worker
 from docai.types import Limits
 
@@ -94,6 +94,53 @@ def test_a_crash_within_a_call_is_an_input_error(tiny_pdf: bytes) -> None:
     with pytest.raises((InputError, Forgotten)):  # Forgotten where it was gone before the call began
         worker.call({"do": "size", "document": 1, "index": 0}, seconds=30)
     worker.stop()
+
+
+def ahead(source: Source, index: int) -> dict[str, object]:
+    return {"do": "content", "index": index, "document": source._number}
+
+
+def test_a_page_that_is_read_ahead_reads_the_same(tiny_pdf: bytes) -> None:
+    with open_document(tiny_pdf) as source, open_document(tiny_pdf) as other:
+        shared_worker().call_ahead(ahead(source, 1), seconds=30)
+        assert source.page(0).size == (300.0, 200.0)
+        found, expected = source.content(1).glyphs, other.content(1).glyphs
+        assert found is not None
+        assert expected is not None
+        np.testing.assert_array_equal(found.codepoints, expected.codepoints)
+        np.testing.assert_array_equal(found.boxes, expected.boxes)
+
+
+def test_a_hang_while_a_page_is_read_ahead_costs_that_page_only(tiny_pdf: bytes) -> None:
+    with open_document(tiny_pdf, limits=Limits(page_seconds=0.5)) as source:
+        worker = shared_worker()
+        assert worker._process is not None
+        os.kill(worker._process.pid, signal.SIGSTOP)
+        worker.call_ahead(ahead(source, 1), seconds=30)
+        with pytest.raises(LimitExceeded, match="page 2"):
+            source.page(1)
+
+
+def test_a_crash_while_a_page_is_read_ahead_is_told_once(tiny_pdf: bytes) -> None:
+    with open_document(tiny_pdf) as source:
+        worker = shared_worker()
+        assert worker._process is not None
+        os.kill(worker._process.pid, signal.SIGSTOP)
+        worker.call_ahead(ahead(source, 1), seconds=30)
+        os.kill(worker._process.pid, signal.SIGKILL)
+        with pytest.raises(InputError, match="page 2"):
+            source.content(1)
+        assert source.content(1).glyphs is not None
+
+
+def test_a_hang_while_a_page_is_read_ahead_is_no_other_page_s(tiny_pdf: bytes) -> None:
+    with open_document(tiny_pdf, limits=Limits(page_seconds=5)) as source:
+        worker = shared_worker()
+        assert worker._process is not None
+        os.kill(worker._process.pid, signal.SIGSTOP)
+        worker.call_ahead(ahead(source, 1), seconds=30)
+        assert source.page(0).size == (300.0, 200.0)
+        assert source.content(1).glyphs is not None
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,7 @@ class Source:
         self.kind = check_kind(head, self.name)
         self._worker, self._number = shared_worker(), new_number()
         self._generation = -1
+        self._last_read = -2  # no page: none comes right behind it
         described = self._open()
         self.page_count = int(described["page_count"])
         self.metadata: dict[str, str] = {str(k): str(v) for k, v in described["metadata"].items()}
@@ -100,8 +101,16 @@ class Source:
     def content(self, index: int) -> PageContent:
         """What the file itself says is on a page. Raises the page's error."""
         header, parts = self._ask({"do": "content", "index": index})
+        self._read_ahead(index)
         arrays = {n: wire.unpack_array(d, p) for (n, d), p in zip(header["arrays"].items(), parts, strict=True)}
         return _content(header["said"], arrays)
+
+    def _read_ahead(self, index: int) -> None:
+        """Have the next page decoded while this one is worked on, where the pages are read in a row."""
+        if self.kind == "pdf" and self._last_read + 1 == index < self.page_count - 1:
+            request = {"do": "content", "index": index + 1, "document": self._number}
+            self._worker.call_ahead(request, seconds=self._limits.page_seconds)
+        self._last_read = index
 
     def page_pdf(self, index: int) -> bytes:
         """A PDF of one page: unchanged where the document is a PDF, else the image on a page of its size."""

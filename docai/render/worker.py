@@ -11,6 +11,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from docai import errors
@@ -26,46 +28,99 @@ class Forgotten(Exception):
     """The process does not know the document (any more): it has to be opened again."""
 
 
+Answer = tuple[dict[str, Any], list[memoryview]]
+
+
+@dataclass(slots=True)
+class _Ahead:
+    """A request that was sent before anybody waits for it, and its answer, if another call had to take that in."""
+
+    request: dict[str, Any]
+    answer: Answer | None = None
+
+
 class Worker:
     """One decoding process. Calls are serialised; a process that crashes or hangs is replaced at the next call."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._process: subprocess.Popen[bytes] | None = None
+        self._ahead: _Ahead | None = None
         self._calls = 0
         self.generation = 0  # changes whenever a new process starts
 
-    def call(
-        self, request: dict[str, Any], parts: wire.Parts = (), *, seconds: float
-    ) -> tuple[dict[str, Any], list[memoryview]]:
+    def call(self, request: dict[str, Any], parts: wire.Parts = (), *, seconds: float) -> Answer:
         """Send a request and wait for its answer.
 
         Raises the error that the process reports, LimitExceeded where `seconds` pass, InputError where it crashes,
         Forgotten where it does not know the document.
         """
         with self._lock:
-            process = self._running()
-            deadline = time.monotonic() + seconds
-            try:
-                wire.send(process.stdin.fileno(), request, parts, deadline)  # type: ignore[union-attr]
-                header, out = wire.receive(process.stdout.fileno(), deadline)  # type: ignore[union-attr]
-            except wire.TimedOut:
-                self.stop()
-                raise LimitExceeded(
-                    f"decoding took longer than {seconds:g} s and was stopped; allow more with --page-seconds"
-                ) from None
-            except (wire.Closed, wire.Malformed) as error:
-                raise InputError(self._how_it_ended()) from error
-            except BaseException:  # interrupted between request and answer: the pipe holds half a message
-                self.stop()
-                raise
+            ahead = self._ahead
+            if ahead is not None and ahead.request == request:
+                self._ahead = None
+                header, out = ahead.answer or self._due(seconds)
+            else:
+                self._make_way(request, seconds)
+                process = self._running()
+                with self._talking(process, seconds) as (sending, receiving, deadline):
+                    wire.send(sending, request, parts, deadline)
+                    header, out = wire.receive(receiving, deadline)
         return _checked(header), out
+
+    def call_ahead(self, request: dict[str, Any], *, seconds: float) -> None:
+        """Send a request that is likely to be called next, so that it is worked on meanwhile. Tells of no trouble."""
+        with self._lock, contextlib.suppress(InputError):
+            self._make_way(request, seconds)
+            with self._talking(self._running(), seconds) as (sending, _, deadline):
+                wire.send(sending, request, deadline=deadline)
+            self._ahead = _Ahead(request)
+
+    def _make_way(self, request: dict[str, Any], seconds: float) -> None:
+        """Take in the answer that is due before `request` can be sent.
+
+        A process that fails at it is replaced, and whoever needs the answer will call again; only the page that it
+        failed at is told at once.
+        """
+        ahead = self._ahead
+        if ahead is None or ahead.answer is not None:
+            return
+        try:
+            ahead.answer = self._due(seconds)
+        except InputError:
+            if _page(ahead.request) == _page(request):
+                raise
+
+    def _due(self, seconds: float) -> Answer:
+        """The answer to a request that has been sent."""
+        assert self._process is not None
+        with self._talking(self._process, seconds) as (_, receiving, deadline):
+            return wire.receive(receiving, deadline)
+
+    @contextlib.contextmanager
+    def _talking(self, process: subprocess.Popen[bytes], seconds: float) -> Iterator[tuple[int, int, float]]:
+        """The pipes to and from a process, and until when they may be used; it ends where they fail."""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            yield process.stdin.fileno(), process.stdout.fileno(), time.monotonic() + seconds
+        except wire.TimedOut:
+            self.stop()
+            raise LimitExceeded(
+                f"decoding took longer than {seconds:g} s and was stopped; allow more with --page-seconds"
+            ) from None
+        except (wire.Closed, wire.Malformed) as error:
+            raise InputError(self._how_it_ended()) from error
+        except BaseException:  # interrupted between request and answer: the pipe holds half a message
+            self.stop()
+            raise
 
     def forget(self, document: int, generation: int, *, seconds: float) -> None:
         """Close a document if the process that opened it still lives. Trouble is left to the next call to tell."""
         with self._lock, contextlib.suppress(InputError, InternalError):
             if generation == self.generation and self._process is not None and self._process.poll() is None:
                 self.call({"do": "close", "document": document}, seconds=seconds)
+                self._ahead = None
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is not None and self._process.poll() is None and self._calls < _RECYCLE:
@@ -91,7 +146,7 @@ class Worker:
 
     def stop(self) -> None:
         """End the process, at once."""
-        process, self._process = self._process, None
+        process, self._process, self._ahead = self._process, None, None
         if process is None:
             return
         process.kill()
@@ -114,6 +169,11 @@ def _start() -> subprocess.Popen[bytes]:
     )
     os.set_blocking(process.stdin.fileno(), False)  # type: ignore[union-attr]
     return process
+
+
+def _page(request: dict[str, Any]) -> tuple[Any, Any]:
+    """The document and the page that a request is about."""
+    return request.get("document"), request.get("index")
 
 
 def _checked(header: dict[str, Any]) -> dict[str, Any]:
