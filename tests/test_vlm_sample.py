@@ -109,7 +109,7 @@ def test_without_a_seed_one_is_made_and_told() -> None:
 
 
 def test_steps_have_keys_of_their_own() -> None:
-    keys = {tuple(step_key(seed, step).tolist()) for seed in (0, 1, 2**63 - 1) for step in range(50)}
+    keys = {step_key(seed, step) for seed in (0, 1, 2**63 - 1) for step in range(50)}
     assert len(keys) == 150
 
 
@@ -187,3 +187,34 @@ def test_half_precision_is_summed_in_full() -> None:
 def test_options_out_of_range(options: dict[str, object]) -> None:
     with pytest.raises(UsageError):
         Sampling(**options)
+
+
+def test_rows_that_are_drawn_together_get_what_they_would_get_alone() -> None:
+    logits = mx.array(np.concatenate([scores() for _ in range(4)]))
+    keys = [step_key(seed, 3) for seed in (1, 2, 3, 2**60)]
+    each = {"top_p": [0.5, 0.9, 1.0, 0.7], "min_p": [0.0, 0.1, 0.3, 0.0]}
+    for names in ((), ("top_p",), ("min_p",), ("top_p", "min_p")):
+        for top_k in (0, 5):
+            arrays = {name: mx.array(each[name])[:, None] for name in names}
+            together = draw(logits, mx.array(keys, dtype=mx.uint32), top_k=top_k, **arrays)
+            alone = [
+                draw(
+                    logits[n : n + 1],
+                    mx.array(key, dtype=mx.uint32),
+                    top_k=top_k,
+                    **{name: each[name][n] for name in names},
+                ).item()
+                for n, key in enumerate(keys)
+            ]
+            assert together.tolist() == alone
+
+
+def test_a_sampler_that_begins_again_goes_on_as_before() -> None:
+    options = Sampling(temperature=1.0, seed=3, repetition_penalty=1.3, no_repeat_ngram=2, frequency_penalty=0.2)
+    steps = [mx.array(scores()) for _ in range(8)]
+    first = Sampler(options, [1, 2, 3], 8)
+    tokens = [first(step).item() for step in steps]
+    again = Sampler(options, [1, 2, 3], 8)
+    again(steps[3])  # of no account
+    again.replay(tokens[:5], VOCAB)
+    assert [again(step).item() for step in steps[5:]] == tokens[5:]

@@ -37,6 +37,15 @@ class Sampler:
         self.greedy = options.temperature == 0 or options.top_k == 1
         self.seed = None if self.greedy else secrets.randbits(63) if options.seed is None else options.seed
 
+    @property
+    def options(self) -> Sampling:
+        return self._options
+
+    @property
+    def ruled(self) -> bool:
+        """Whether scores depend on what the request has seen, so that it cannot be drawn for with others."""
+        return bool(ruling(self._options))
+
     def __call__(self, logits: mx.array, allowed: mx.array | None = None) -> mx.array:
         """The next token (1,), for scores (1, V); `allowed` (V,) is True for the tokens that may follow."""
         if self._rules is None:
@@ -58,11 +67,24 @@ class Sampler:
         options = self._options
         return draw(
             logits / options.temperature,
-            step_key(seed, self._step),
+            mx.array(step_key(seed, self._step), dtype=mx.uint32),
             top_k=options.top_k,
             top_p=options.top_p,
             min_p=options.min_p,
         )
+
+    def next_key(self) -> tuple[int, int] | None:
+        """The key of the next token, which somebody else draws; None for greedy decoding."""
+        key = None if self.seed is None else step_key(self.seed, self._step)
+        self._step += 1
+        return key
+
+    def replay(self, tokens: Sequence[int], vocab: int) -> None:
+        """Begin again behind these tokens of the answer, for scores of `vocab` tokens."""
+        self._rules = rules_for(self._options, self._prompt, self._most, vocab)
+        self._step = 0
+        for token in tokens:
+            self.force(token)
 
     def force(self, token: int) -> mx.array:
         """Take this token, whatever its score."""
@@ -73,29 +95,48 @@ class Sampler:
         return chosen
 
 
-def step_key(seed: int, step: int) -> mx.array:
+def step_key(seed: int, step: int) -> tuple[int, int]:
     """The random key of one step of one request. A hash of both on the host spares splitting keys on the device."""
     digest = blake2b(f"{seed}/{step}".encode(), digest_size=8).digest()
-    return mx.random.key(int.from_bytes(digest, "big"))
+    return int.from_bytes(digest[:4], "big"), int.from_bytes(digest[4:], "big")
 
 
-def draw(logits: mx.array, key: mx.array, *, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0) -> mx.array:
-    """A token (B,) at random, by scores (B, V) that have their temperature already.
+def draw(
+    logits: mx.array,
+    key: mx.array,
+    *,
+    top_k: int = 0,
+    top_p: float | mx.array = 1.0,
+    min_p: float | mx.array = 0.0,
+) -> mx.array:
+    """A token (B,) at random, by scores (B, V) that have their temperature already; `top_p` and `min_p` may be (B, 1).
 
-    Where tokens are ranked, only the candidates are drawn from, so that one sort serves both top-k and top-p.
+    Where tokens are ranked, only the candidates are drawn from, so that one sort serves both top-k and top-p. `key` is
+    (2,), or (B, 2): what a row draws then depends on its own key only.
     """
     vocab = logits.shape[-1]
-    if not 0 < top_k < vocab and top_p >= 1:
-        return mx.random.categorical(above(logits, min_p), key=key)
+    if not 0 < top_k < vocab and not isinstance(top_p, mx.array) and top_p >= 1:
+        return _drawn(above(logits, min_p), key)
     order = mx.argsort(-logits, axis=-1)[..., : top_k or vocab]  # (B, K), likeliest first
     ranked = mx.take_along_axis(logits, order, axis=-1)
-    if top_p < 1:
+    if isinstance(top_p, mx.array) or top_p < 1:
         ranked = nucleus(ranked, top_p)
-    place = mx.random.categorical(above(ranked, min_p), key=key)
+    place = _drawn(above(ranked, min_p), key)
     return mx.take_along_axis(order, place[..., None], axis=-1)[..., 0]
 
 
-def nucleus(ranked: mx.array, top_p: float) -> mx.array:
+def _drawn(logits: mx.array, key: mx.array) -> mx.array:
+    """By the Gumbel-max trick, so that it does not matter how many rows are drawn for at once.
+
+    (mx.random.categorical draws for a single row in another way than for several.)
+    """
+    if key.ndim == 1:
+        return mx.argmax(logits + mx.random.gumbel(logits.shape, key=key), axis=-1)
+    noise = mx.vmap(lambda own: mx.random.gumbel(logits.shape[1:], key=own))(key)
+    return mx.argmax(logits + noise, axis=-1)
+
+
+def nucleus(ranked: mx.array, top_p: float | mx.array) -> mx.array:
     """Of scores that fall along the last axis, the fewest that together are `top_p` probable; the rest is -inf.
 
     A token stays where those before it are less probable than `top_p`, so the first always does (arXiv:1904.09751).
@@ -106,12 +147,24 @@ def nucleus(ranked: mx.array, top_p: float) -> mx.array:
     return mx.where(first | (before < top_p), ranked, -mx.inf)
 
 
-def above(logits: mx.array, min_p: float) -> mx.array:
+def above(logits: mx.array, min_p: float | mx.array) -> mx.array:
     """Scores of tokens at least `min_p` times as probable as the likeliest; the rest is -inf (arXiv:2407.01082)."""
-    if min_p <= 0:
+    if not isinstance(min_p, mx.array) and min_p <= 0:
         return logits
     floor = logits.max(axis=-1, keepdims=True) + mx.log(mx.array(min_p))
     return mx.where(logits >= floor, logits, -mx.inf)
+
+
+def ruling(options: Sampling) -> list[str]:
+    """The names of the options that ask for rules."""
+    off = {
+        "repetition_penalty": 1,
+        "presence_penalty": 0,
+        "frequency_penalty": 0,
+        "logit_bias": None,
+        "no_repeat_ngram": 0,
+    }
+    return [name for name, value in off.items() if getattr(options, name) != value]
 
 
 def rules_for(options: Sampling, prompt: Sequence[int], most: int, vocab: int) -> list[Rule]:
