@@ -105,7 +105,7 @@ class Neck(nn.Module):
 
     def encode(self, patches: mx.array, summary: mx.array) -> mx.array:
         """(h, w, D) and (classes, D) -> (h * w / across + 1, out); patches that are left over of a line are cut off."""
-        height, width, dims = patches.shape
+        height, width, _ = patches.shape
         whole = patches[:, : width // self._across * self._across]
         x = self.project_norm(self.project(whole))
         x = self.join_norm(self.join(x.reshape(height * (width // self._across), -1)))

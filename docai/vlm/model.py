@@ -26,7 +26,6 @@ from docai.vlm.pictures import Picture, PictureLike, picture_of
 from docai.vlm.prefix import PrefixStore
 from docai.vlm.prompt import Message, encode, render
 from docai.vlm.request import Generation, GenerationOptions
-from docai.vlm.spec import ModelSpec
 from docai.vlm.stream import Pieces
 from docai.vlm.structured import Grammar, Vocabulary
 from docai.vlm.thinking import thinking_marks
@@ -118,6 +117,8 @@ class Model:
         started = time.perf_counter()
         if images and not self.sees:
             raise UsageError(f"model {self.name} was loaded without a vision tower (text-only checkpoint)")
+        if options.beams > 1:
+            raise UsageError(f"beams: {self.name} writes one answer token by token; encoder-decoder models search")
         taken = [self._image(picture_of(image), options.image_tokens) for image in images]
         said = _thinking(options)
         text = render(messages, self.tokenizer, self.family.prompt, template=template, tools=tools, **said)
@@ -199,16 +200,19 @@ def model_of(
 ) -> Model:
     """The model of a checkpoint. Raises CheckpointError or LimitExceeded."""
     family, spec = resolve(checkpoint)
-    if not isinstance(spec, ModelSpec):
-        raise UsageError(f"model {checkpoint.name} ({family.name}) reads pictures, but answers no questions")
     network = load_network(checkpoint, dtype=dtype, on_progress=on_progress)
-    assert isinstance(network, Network)
     network.fuse()
     _wire()
     processor = None
     if spec.connector is not None and family.images is not None:
         processor = family.images(preprocessor_config(checkpoint), checkpoint.config)
     tokenizer = Tokenizer.from_checkpoint(checkpoint).stopping_at(family.prompt.stops)
+    if not isinstance(network, Network):
+        from docai.vlm.encdec_model import EncDecModel, Habits
+
+        return EncDecModel(
+            checkpoint.name, network, family, tokenizer, processor, Habits.of(checkpoint), feature_cache=feature_cache
+        )
     return Model(
         checkpoint.name,
         network,

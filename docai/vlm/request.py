@@ -72,6 +72,12 @@ class GenerationOptions(Sampling):
     thinking_budget: int | None = option(None, "Most tokens of thinking; then the answer is begun.", least=0)
     special_tokens: bool = option(False, "Keep the model's special tokens in the text.")
     loop_guard: bool = option(True, "End an answer that only repeats itself.")
+    beams: int = option(
+        1,
+        "Answers searched in step for the likeliest one, by encoder-decoder models such as Florence-2.",
+        least=1,
+        most=16,
+    )
     json_schema: str | Mapping[str, Any] | None = option(
         None, "Answer in JSON that follows this schema: a file, or the schema itself."
     )

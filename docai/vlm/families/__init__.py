@@ -36,8 +36,8 @@ class Family:
     processor from preprocessor_config.json and config.json; None for families without a tower. `text_only`: there are
     checkpoints without the tower's weights, to be used for text.
 
-    Encoder-decoder models have `asked`, which puts a prompt into ids. `added_tokens` belong into a vocabulary that lacks
-    them. `remarks`: what the user should know of checkpoints whose name has this in it.
+    Encoder-decoder models have `asked`, which puts a prompt into ids. `added_tokens` belong into a vocabulary that
+    lacks them. `remarks`: what the user should know of checkpoints whose name has this in it.
     """
 
     name: str

@@ -40,7 +40,7 @@ def spec(config: Config) -> EncDecSpec:
         bart("decoder"),
         text["max_position_embeddings"],
         bart("encoder"),
-        tied=text.get("tie_word_embeddings", config.get("tie_word_embeddings", True)),
+        tied=config.get("tie_word_embeddings", True),
         start=text.get("decoder_start_token_id", 2),
         first=text.get("forced_bos_token_id", text.get("bos_token_id", 0)),  # whatever a file leaves out of it
     )
