@@ -208,7 +208,7 @@ def ask_transformers(recipe: Recipe) -> tuple[dict[str, Any], Shapes, Outputs]:
         out = {"features": features[0], "logits": model(**given, decoder_input_ids=begin).logits[0]}
         asked = {**given, "attention_mask": torch.ones_like(ids), "do_sample": False, "return_dict_in_generate": True}
         greedy = model.generate(
-            **asked, max_new_tokens=STEPS, min_new_tokens=STEPS, output_logits=True, no_repeat_ngram_size=3,
+            **asked, max_new_tokens=STEPS, output_logits=True, no_repeat_ngram_size=3,
             forced_bos_token_id=0, forced_eos_token_id=None, num_beams=1,
         )  # fmt: skip
         found = model.generate(

@@ -1,0 +1,208 @@
+"""Encoder-decoder models equal their oracles on tiny checkpoints, in each dialect, loaded from files as published ones
+are. `tests/parity/encdec.py` made the cases.
+
+Tolerances are those of `test_parity.py`: float32 in another order of additions.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.parity.encdec import BEAMS, CASES, PENALTY, STEPS, original, original_config, picture, source, weights
+
+mx = pytest.importorskip("mlx.core")
+
+from docai.checkpoint.dialect import own_names_matched  # noqa: E402
+from docai.checkpoint.load import shapes_of  # noqa: E402
+from docai.errors import CheckpointError  # noqa: E402
+from docai.preprocess.inputs import ImageInput  # noqa: E402
+from docai.vlm.beams import Search, searched  # noqa: E402
+from docai.vlm.config import Config  # noqa: E402
+from docai.vlm.encdec import EncDecNetwork  # noqa: E402
+from docai.vlm.families import family_of  # noqa: E402
+from docai.vlm.loading import build_network, load_network  # noqa: E402
+from docai.vlm.request import Sampling  # noqa: E402
+from docai.vlm.sample import Sampler  # noqa: E402
+from tests.parity.stored import Tensors, quantized, written  # noqa: E402
+
+CLOSE = {"rtol": 1e-4, "atol": 5e-5}
+NAMES = sorted(path.stem for path in CASES.glob("*.json"))
+DIALECTS = {"florence2": ("transformers", "hf", "mlx"), "nemotron_parse": ("mlx", "hf")}
+VARIANTS = [(name, dialect) for name in NAMES for dialect in DIALECTS[name.partition("-")[0]]]
+
+
+def _said(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((CASES / f"{name}.json").read_text())
+    return found
+
+
+def _checkpoint(name: str, dialect: str) -> tuple[dict[str, Any], Tensors]:
+    """The config and the tensors of a case in a dialect."""
+    case = _said(name)
+    config, tied = case["config"], case["config"].get("tie_word_embeddings", True)
+    values = weights(case["tensors"], case["seed"], tied=tied)
+    if dialect == "transformers" or (dialect, config["model_type"]) == ("mlx", "nemotron_parse"):
+        return config, values
+    if config["model_type"] == "nemotron_parse":
+        return config, source(values, tied=tied)
+    return {**original_config(config), "tie_word_embeddings": tied}, original(values, channels_last=dialect == "mlx")
+
+
+class Case:
+    """A case on disk, its network loaded, and what the oracle gave."""
+
+    def __init__(self, name: str, dialect: str, folder: Path) -> None:
+        said = _said(name)
+        network = load_network(written(folder, *_checkpoint(name, dialect)))
+        assert isinstance(network, EncDecNetwork)
+        self.network = network
+        self.image = ImageInput(picture(said["picture"], said["seed"]), 0)
+        self.prompt, self.begin, self.beams = tuple(said["prompt"]), tuple(said["begin"]), said["beams"]
+        with np.load(CASES / f"{name}.npz") as stored:
+            self.expected: dict[str, np.ndarray] = dict(stored)
+
+    def memories(self) -> Any:
+        (features,) = self.network.encode([self.image])
+        return self.network.read(features, self.prompt)
+
+    def fed(self) -> list[int]:
+        """The answer that the oracle was given."""
+        return [*self.begin, *range(20, 30)][: len(self.expected["logits"])]
+
+
+@pytest.fixture(params=VARIANTS, ids="-".join, scope="module")
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
+    return Case(*request.param, tmp_path_factory.mktemp("checkpoint"))
+
+
+def close(ours: mx.array, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(np.asarray(ours), expected, **CLOSE)
+
+
+def test_features_are_the_reference_s(case: Case) -> None:
+    (features,) = case.network.encode([case.image])
+    close(features.rows, case.expected["features"])
+
+
+def test_logits_are_the_reference_s_however_the_answer_is_read(case: Case) -> None:
+    network, memories, tokens = case.network, case.memories(), case.fed()
+    whole = network.decoder(mx.array([tokens]), network.caches(), memories)
+    close(network.decoder.logits(whole)[0], case.expected["logits"])
+    caches = network.caches()
+    steps = [network.step(mx.array([[token]]), caches, memories)[0] for token in tokens]
+    close(mx.stack(steps), case.expected["logits"])
+    if "logits_torch" in case.expected:
+        close(mx.stack(steps), case.expected["logits_torch"])
+
+
+def test_greedy_answers_are_the_reference_s(case: Case) -> None:
+    """With penalties over what the answer begins with: 3 tokens that may not come twice, or scores divided."""
+    network, caches, memories = case.network, case.network.caches(), case.memories()
+    first = network.spec.first
+    penalties = Sampling(no_repeat_ngram=3) if first is not None else Sampling(repetition_penalty=PENALTY)
+    sampler = Sampler(penalties, case.begin, STEPS)
+    logits = network.step(mx.array([case.begin]), caches, memories)
+    for place, expected in enumerate(case.expected["step_logits"]):
+        close(logits[0], expected)
+        token = sampler.force(first) if place == 0 and first is not None else sampler(logits)
+        assert token.item() == case.expected["tokens"][place]
+        logits = network.step(token[:, None], caches, memories)
+
+
+def test_beams_are_the_reference_s(case: Case) -> None:
+    if "beams" not in case.expected:
+        pytest.skip("an oracle that searches nothing")
+    how = Search(
+        BEAMS,
+        STEPS,
+        case.begin,
+        {2},
+        case.network.spec.first,
+        ngram=3,
+        length_penalty=case.beams.get("length_penalty", 1.0),
+        early=case.beams["early_stopping"],
+    )
+    found = searched(case.network, case.memories(), how)
+    expected = [tuple(t for t in line if t != 1) for line in case.expected["beams"].tolist()]
+    assert [beam.tokens for beam in found] == expected
+    np.testing.assert_allclose([beam.score for beam in found], case.expected["beam_scores"], **CLOSE)
+
+
+def test_one_beam_is_the_greedy_answer(case: Case) -> None:
+    memories = case.memories()
+    (found,) = searched(case.network, memories, Search(1, 6, case.begin, {2}))
+    caches, tokens = case.network.caches(), []
+    logits = case.network.step(mx.array([case.begin]), caches, memories)
+    for _ in found.tokens:
+        tokens.append(int(mx.argmax(logits).item()))
+        logits = case.network.step(mx.array([[tokens[-1]]]), caches, memories)
+    assert found.tokens == tuple(tokens)
+
+
+def test_joined_layers_change_nothing(case: Case) -> None:
+    case.network.fuse()
+    test_features_are_the_reference_s(case)
+    test_logits_are_the_reference_s_however_the_answer_is_read(case)
+
+
+def _dense(name: str) -> bool:
+    """What mlx-community's exports leave as it is: see `image_projection`; the rest is no matrix."""
+    return not name.endswith("weight") or "visual_temporal" in name
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_quantized_exports_are_their_own_numbers(bits: int, tmp_path: Path) -> None:
+    """All matrices are packed, tables of embeddings and of positions too; the head is there a second time."""
+    config, values = _checkpoint("florence2", "mlx")
+    packed, plain = quantized(values, bits, 32, dense=_dense)
+    assert {"language_model.model.shared.scales", "language_model.lm_head.scales"} <= packed.keys()
+    assert "language_model.model.encoder.embed_positions.scales" in packed
+    image = ImageInput(picture(_said("florence2")["picture"], 1), 0)
+    rows = []
+    for name, tensors, said in (
+        ("packed", packed, {**config, "quantization": {"group_size": 32, "bits": bits}}),
+        ("plain", plain, config),
+    ):
+        network = load_network(written(tmp_path / name, said, tensors, {"format": "mlx"}))
+        assert isinstance(network, EncDecNetwork)
+        network.fuse()
+        memories = network.read(network.encode([image])[0], _said("florence2")["prompt"])
+        rows.append(np.asarray(network.step(mx.array([[2, 0, 5]]), network.caches(), memories)))
+    np.testing.assert_allclose(rows[0], rows[1], rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_rule_matches_our_own_names(name: str) -> None:
+    config = _said(name)["config"]
+    family = family_of(config)
+    spec = family.spec(Config(config))
+    names = shapes_of(build_network(spec))
+    for rules in family.rules.values():
+        assert own_names_matched(rules(spec), names) == []
+
+
+def test_what_a_config_says_otherwise_is_an_error() -> None:
+    config = original_config(_said("florence2")["config"])
+    vision = config["vision_config"]
+    for wrong in (
+        {"image_pos_embed": {"type": "sine"}},
+        {"image_feature_source": ["first_frame"]},
+        {"num_heads": [2, 2]},
+    ):
+        with pytest.raises(CheckpointError):
+            family_of(config).spec(Config({**config, "vision_config": {**vision, **wrong}}))
+
+
+def test_an_exact_decoder_computes_in_float32(tmp_path: Path) -> None:
+    network = load_network(written(tmp_path, *_checkpoint("nemotron_parse", "mlx")), dtype="bfloat16")
+    assert isinstance(network, EncDecNetwork)
+    network.fuse()
+    image = ImageInput(picture(_said("nemotron_parse")["picture"], 1), 0)
+    (features,) = network.encode([image])
+    assert features.rows.dtype == mx.bfloat16
+    assert network.step(mx.array([[2, 0, 7]]), network.caches(), network.read(features)).dtype == mx.float32
