@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
+
+from docai.errors import UsageError
+
+MOST_BYTES = 1024  # of a prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,3 +16,15 @@ class Asked:
 
     prompt: tuple[int, ...] = ()
     seed: tuple[int, ...] = ()
+
+
+def plain(text: str) -> str:
+    """A prompt without white space around it. Raises UsageError for one that is too long or has control characters."""
+    text = text.strip()
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > MOST_BYTES:
+        raise UsageError(f"prompt: expected at most {MOST_BYTES} bytes; got {size}")
+    odd = next((c for c in text if unicodedata.category(c) in ("Cc", "Cs")), None)
+    if odd is not None:
+        raise UsageError(f"prompt: expected text; got the control character U+{ord(odd):04X}")
+    return text

@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image
 
 from docai.errors import CheckpointError
+from docai.preprocess.centred import CentredImages
 from docai.preprocess.inputs import ImageInput, ImageProcessor
 from docai.preprocess.normalize import (
     CLIP_MEAN,
@@ -39,6 +40,7 @@ __all__ = [
     "ImageInput",
     "ImageProcessor",
     "Images",
+    "canvas_images",
     "falcon_images",
     "florence_images",
     "gemma_images",
@@ -223,6 +225,18 @@ def florence_images(*, edge: int = 768, strides: tuple[int, ...] = (4, 2, 2, 2))
             height, width = -(-height // stride), -(-width // stride)
         colours = _normalization(prep, IMAGENET_MEAN, IMAGENET_STD)
         return StretchedImages(colours, size, 1 + height * width, _resampling(prep, BICUBIC))
+
+    return _checked(build)
+
+
+def canvas_images(*, height: int = 2048, width: int = 1664, patch: int = 16) -> Images:
+    """Nemotron-Parse: in the middle of a white page, whose size config.json knows best."""
+
+    def build(prep: Prep, config: Config) -> ImageProcessor:
+        rows, columns = config.get("image_size") or prep.get("final_size") or (height, width)
+        encoder = config.get("encoder") or config.get("vision_config") or {}
+        colours = _normalization(prep, CLIP_MEAN, CLIP_STD)
+        return CentredImages(colours, (int(rows), int(columns)), encoder.get("patch_size") or patch)
 
     return _checked(build)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from docai.errors import UsageError
-from docai.vlm.ask import Asked
+from docai.vlm.ask import Asked, plain
 from docai.vlm.tokenizer import Tokenizer
 
 Kind = Literal["text", "quads", "boxes", "phrases", "polygons", "open"]  # what an answer says: see docai.vlm.locations
@@ -94,8 +94,11 @@ def _checked(name: str, rest: str) -> tuple[Marker, str]:
 
 def asked(text: str, tokenizer: Tokenizer) -> Asked:
     """A prompt as the model reads it: the sentence of its marker, or its own words, for the encoder."""
+    text = plain(text)
+    if not text:
+        raise UsageError(f"prompt: expected a task, one of {', '.join(MARKERS)}; got nothing")
     found = marked(text)
-    words = found[0].sentence.format(input=found[1]) if found else text.strip()
+    words = found[0].sentence.format(input=found[1]) if found else text
     ids = tokenizer.encode(words, special=False)
     ends = [tokenizer.token_id(token) for token in ("<s>", "</s>")]
     return Asked(prompt=tuple(i for i in (ends[0], *ids, ends[1]) if i is not None))

@@ -66,6 +66,7 @@ FAMILIES: dict[str, str] = {
     "llava_next": "llava_next",
     "mistral": "llama",
     "mistral3": "mistral3",
+    "nemotron_parse": "nemotron_parse",
     "paligemma": "paligemma",
     "phi3": "phi3",
     "pixtral": "pixtral",
