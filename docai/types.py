@@ -79,7 +79,7 @@ class Label(StrEnum):
 FURNITURE = frozenset({Label.PAGE_HEADER, Label.PAGE_FOOTER, Label.PAGE_NUMBER, Label.STAMP})
 
 BlockKind = Literal["text", "table", "formula", "figure"]
-Style = Literal["bold", "italic", "code", "superscript", "subscript"]
+Style = Literal["bold", "italic", "code", "superscript", "subscript", "math"]  # math: LaTeX within a text
 
 
 class PixelSource(Protocol):

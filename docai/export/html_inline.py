@@ -10,7 +10,10 @@ from docai.export.markup import element, escaped
 from docai.export.runs import Run, page_link, runs, web_link
 from docai.types import Block, Label, Span
 
-_TAGS = (("code", "code"), ("superscript", "sup"), ("subscript", "sub"), ("italic", "em"), ("bold", "strong"))
+_TAGS = (
+    ("code", "code"), ("math", "code"), ("superscript", "sup"), ("subscript", "sub"), ("italic", "em"),
+    ("bold", "strong"),
+)  # fmt: skip
 
 
 def inline_html(text: str, spans: Sequence[Span] = ()) -> str:

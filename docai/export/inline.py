@@ -98,11 +98,19 @@ def _run(run: Run, before: str, after: str, references: Sequence[Reference]) -> 
 def _styled(core: str, styles: frozenset[Style], before: str, after: str) -> str:
     if "code" in styles:
         return _code(core)
+    if "math" in styles:
+        return _math(core)
     if "superscript" in styles:
         return _shifted(core, _RAISED, "sup")
     if "subscript" in styles:
         return _shifted(core, _LOWERED, "sub")
     return _emphasised(core, styles, before, after)
+
+
+def _math(latex: str) -> str:
+    """LaTeX within a line; nothing in it can open a tag or end it early."""
+    one_line = re.sub(r"(?<!\\)\$", r"\\$", " ".join(latex.split()))
+    return f"${re.sub(r'<(?=[A-Za-z/!?])', '< ', one_line)}$"
 
 
 def _code(text: str) -> str:
