@@ -1,11 +1,17 @@
-"""Boxes and angles."""
+"""Boxes, outlines and angles."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from docai.types import Box, Page, Point
+
+if TYPE_CHECKING:
+    from shapely.geometry.base import BaseGeometry
+
+Outline = tuple[Point, ...]
 
 
 def union(boxes: Iterable[Box]) -> Box:
@@ -89,3 +95,45 @@ def rotate_point(x: float, y: float, degrees: float, centre: Point) -> Point:
         centre[0] + dx * math.cos(angle) - dy * math.sin(angle),
         centre[1] + dx * math.sin(angle) + dy * math.cos(angle),
     )
+
+
+def outlines(points: Sequence[Point], within: Box) -> list[Outline]:
+    """The area that `points` run around, cut to `within`, as outlines that cross neither themselves nor each other.
+
+    Largest first; none where there is no area. Holes, which a line that crosses itself can make, are filled.
+    """
+    from shapely import make_valid
+    from shapely.geometry import Polygon, box
+
+    if len(set(points)) < 3:
+        return []
+    whole = make_valid(Polygon(points)).intersection(box(*within.as_tuple()))
+    areas = [part for part in _parts(whole) if part.geom_type == "Polygon" and part.area > 0]
+    areas.sort(key=lambda part: -part.area)
+    return [tuple((float(x), float(y)) for x, y in part.exterior.coords[:-1]) for part in areas]
+
+
+def _parts(shape: BaseGeometry) -> list[BaseGeometry]:
+    """The simple shapes that one consists of."""
+    return [inner for part in shape.geoms for inner in _parts(part)] if hasattr(shape, "geoms") else [shape]
+
+
+def wkt(rings: Sequence[Outline]) -> str:
+    """Outlines as well-known text: POLYGON, MULTIPOLYGON, or POINT for a ring of one."""
+    from shapely.geometry import MultiPolygon, Point, Polygon
+
+    points = [Point(ring[0]) for ring in rings if len(ring) == 1]
+    areas = [Polygon(ring) for ring in rings if len(ring) > 2]
+    shape = points[0] if points else areas[0] if len(areas) == 1 else MultiPolygon(areas)
+    return str(shape.wkt)
+
+
+def corners(box: Box) -> Outline:
+    """The outline of a box, clockwise from its top-left."""
+    return (box.l, box.t), (box.r, box.t), (box.r, box.b), (box.l, box.b)
+
+
+def iou(a: Box, b: Box) -> float:
+    """What two boxes share, over what they cover together, 0..1."""
+    shared = overlap_area(a, b)
+    return shared / (a.area + b.area - shared) if shared > 0 else 0.0

@@ -10,7 +10,8 @@ from docai.errors import UsageError
 from docai.vlm.ask import Asked, plain
 from docai.vlm.tokenizer import Tokenizer
 
-Kind = Literal["text", "quads", "boxes", "phrases", "polygons", "open"]  # what an answer says: see docai.vlm.locations
+# What an answer says; `docai.vlm.locations` reads it.
+Kind = Literal["text", "quads", "boxes", "proposals", "phrases", "polygons", "open"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ _ALL = (
     Marker("MORE_DETAILED_CAPTION", "Describe with a paragraph what is shown in the image."),
     Marker("OD", "Locate the objects with category name in the image.", "boxes"),
     Marker("DENSE_REGION_CAPTION", "Locate the objects in the image, with their descriptions.", "boxes"),
-    Marker("REGION_PROPOSAL", "Locate the region proposals in the image.", "boxes"),
+    Marker("REGION_PROPOSAL", "Locate the region proposals in the image.", "proposals"),
     Marker("CAPTION_TO_PHRASE_GROUNDING", "Locate the phrases in the caption: {input}", "phrases"),
     Marker("REFERRING_EXPRESSION_SEGMENTATION", "Locate {input} in the image with mask", "polygons"),
     Marker("REGION_TO_SEGMENTATION", "What is the polygon mask of region {input}", "polygons", region=True),
