@@ -96,7 +96,7 @@ class BatchCache:
 
     def _attended(self, q: mx.array, scoring: Scoring, mask: Mask) -> mx.array:
         keys, values = self._keys[0], self._values[0]
-        if q.shape[2] > 1 or scoring.cap is not None:
+        if q.shape[2] > 1 or scoring.cap is not None or scoring.sinks is not None:
             return attend(q, keys, values, scoring, mask)
         # Heads that share a key stand as so many queries: kernels that take a mask of numbers want more than one query
         # (cuDNN), and read each key once.

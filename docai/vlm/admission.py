@@ -1,0 +1,155 @@
+"""Who may begin when: a bounded queue that is fair to clients, and a budget of memory."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import mlx.core as mx
+
+from docai.checkpoint.backend import in_bytes, on_gpu
+from docai.errors import LimitExceeded
+from docai.nn.attention import AttentionSpec
+from docai.nn.batch import storage_columns
+from docai.nn.mlp import MlpSpec
+from docai.vlm.job import Job
+from docai.vlm.network import Network
+from docai.vlm.request import GenerationOptions
+
+
+class Queue:
+    """Jobs that wait. Clients take turns, so that one with many requests does not keep the others waiting; the requests
+    of one client go in order. Threads share it."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._clients: OrderedDict[str, deque[Job]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._clients.values()))
+
+    def add(self, job: Job) -> None:
+        """Raises LimitExceeded where it is full."""
+        with self._lock:
+            if len(self) >= self._most:
+                raise LimitExceeded(
+                    f"{self._most} requests are waiting already, and no more are taken; try again later"
+                )
+            self._clients.setdefault(job.client, deque()).append(job)
+
+    def first(self) -> Job | None:
+        """Who is next."""
+        with self._lock:
+            return next((jobs[0] for jobs in self._clients.values()), None)
+
+    def pop(self) -> Job:
+        """Take out who is next; then it is the next client's turn."""
+        with self._lock:
+            client, jobs = next(iter(self._clients.items()))
+            job = jobs.popleft()
+            self._clients.move_to_end(client)
+            if not jobs:
+                del self._clients[client]
+            return job
+
+    def remove(self, job: Job) -> bool:
+        """Take a job out; False where it does not wait."""
+        with self._lock:
+            jobs = self._clients.get(job.client)
+            if jobs is None or job not in jobs:
+                return False
+            jobs.remove(job)
+            if not jobs:
+                del self._clients[job.client]
+            return True
+
+    def clear(self) -> list[Job]:
+        """Take out all."""
+        with self._lock:
+            jobs = [job for waiting in self._clients.values() for job in waiting]
+            self._clients.clear()
+            return jobs
+
+
+@dataclass(frozen=True, slots=True)
+class LayerCost:
+    """What the cache of a layer takes: `token` bytes for each of up to `most` tokens (None: of all)."""
+
+    token: int
+    most: int | None
+
+
+class Budget:
+    """Bytes beside the weights, and what requests will take of them at most.
+
+    It counts on each answer becoming as long as it may, so that what was admitted never has to be turned out again.
+    """
+
+    def __init__(self, network: Network, limit: int, step: int) -> None:
+        self._network, self.limit = network, limit
+        self._item = number_type(network).size
+        self._step = step
+        self._costs: dict[tuple[int | None, int | None], list[LayerCost]] = {}
+
+    def check(self, job: Job) -> None:
+        """Raise LimitExceeded for a job that would not fit even by itself."""
+        needed = self.needed([job])
+        if needed > self.limit:
+            asked = f"a prompt of {len(job.request.ids)} tokens and an answer of up to {job.most}"
+            raise LimitExceeded(
+                f"{asked} need {in_bytes(needed)}, but only {in_bytes(self.limit)} are left beside the weights; ask "
+                "for fewer tokens, or round the context (--kv-bits)"
+            )
+
+    def needed(self, jobs: Sequence[Job]) -> int:
+        """The most bytes that these jobs take at once."""
+        kinds: dict[object, list[Job]] = {}
+        for job in jobs:
+            kinds.setdefault(job.kind, []).append(job)
+        batches = sum(self._batch(kind) for kind in kinds.values())
+        reading = sum(self._caches(job, len(job.request.ids)) for job in jobs if not job.answer.tokens)
+        return batches + reading + max((self._peak(job) for job in jobs), default=0)
+
+    def _batch(self, jobs: Sequence[Job]) -> int:
+        """The storage of a batch; growing takes a second one for a moment, a layer at a time."""
+        places = 1 << (len(jobs) - 1).bit_length()
+        longest = max(jobs, key=lambda job: job.length)
+        return places * self._caches(longest, longest.length) + 2 * places * 4 * self._network.spec.decoder.vocabulary
+
+    def _caches(self, job: Job, tokens: int) -> int:
+        columns = storage_columns(tokens)
+        costs = self._layers(job.request.options)
+        return sum(cost.token * (columns if cost.most is None else min(columns, cost.most)) for cost in costs)
+
+    def _layers(self, options: GenerationOptions) -> list[LayerCost]:
+        key = options.kv_bits, options.kv_window
+        if key not in self._costs:
+            layers = self._network.spec.decoder.layers
+            self._costs[key] = [self._layer(layer.attention, options) for layer in layers]
+        return self._costs[key]
+
+    def _layer(self, attention: AttentionSpec, options: GenerationOptions) -> LayerCost:
+        numbers = 2 * attention.kv_heads * attention.head_dim
+        window = attention.window if attention.window is not None else options.kv_window
+        if window is None and options.kv_bits:
+            return LayerCost(numbers * options.kv_bits // 8 + 2 * self._item * numbers // 32, None)
+        return LayerCost(numbers * self._item, window)
+
+    def _peak(self, job: Job) -> int:
+        """What reading a chunk takes: activations and, where attention is not one kernel, its scores."""
+        spec = self._network.spec.decoder
+        chunk = min(len(job.request.ids), job.request.options.prefill_step or self._step)
+        width = max(layer.mlp.width if isinstance(layer.mlp, MlpSpec) else spec.dims * 4 for layer in spec.layers)
+        activations = chunk * (3 * width + 8 * spec.dims) * self._item
+        heads = max(layer.attention.heads for layer in spec.layers)
+        scores = 0 if on_gpu() else 2 * 4 * heads * chunk * len(job.request.ids)
+        return activations + scores + len(job.request.ids) * spec.dims * self._item
+
+
+def number_type(network: Network) -> mx.Dtype:
+    """The type of a network's activations, so of what its caches keep."""
+    embed = network.decoder.embed
+    return embed.scales.dtype if "scales" in embed else embed.weight.dtype

@@ -1,0 +1,85 @@
+"""Choosing the next tokens of a batch: together for all who choose in the same way, one by one for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import mlx.core as mx
+
+from docai.vlm.job import Job
+from docai.vlm.sample import draw
+
+Told = tuple[mx.array, mx.array, mx.array]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """The tokens (B,) of a step, on their way; at places that asked for them, log probabilities."""
+
+    tokens: mx.array
+    told: dict[int, Told] = field(default_factory=dict)
+
+    def kept(self, places: Sequence[int], count: int) -> Choice:
+        """At these places only, in this order, of `count`."""
+        order = [*places, *[places[0]] * (count - len(places))]
+        return Choice(self.tokens[mx.array(order)], {n: self.told[p] for n, p in enumerate(places) if p in self.told})
+
+
+def choose(jobs: Sequence[Job | None], logits: mx.array) -> Choice:
+    """The next token of each place by scores (B, V); what a free place gets is of no account."""
+    tokens = mx.argmax(logits, axis=-1)
+    drawn: dict[int, list[int]] = {}  # top_k -> the places that draw among so many
+    told: dict[int, Told] = {}
+    for place, job in enumerate(jobs):
+        if job is None:
+            continue
+        if not job.plain:
+            chosen = job.choose(logits[place : place + 1])
+            tokens[place : place + 1] = chosen.token.astype(tokens.dtype)
+            if chosen.logprobs is not None:
+                told[place] = chosen.logprobs
+        elif job.sampler.greedy:
+            job.sampler.next_key()
+        else:
+            drawn.setdefault(job.sampler.options.top_k, []).append(place)
+    for places in drawn.values():
+        tokens = _drawn(jobs, places, logits, tokens)
+    told |= _told(jobs, logits, tokens, told)
+    mx.async_eval(tokens, *(array for each in told.values() for array in each))
+    return Choice(tokens, told)
+
+
+def _drawn(jobs: Sequence[Job | None], places: list[int], logits: mx.array, tokens: mx.array) -> mx.array:
+    """`tokens`, with those of places that draw among equally many, each by its own key, temperature and bounds."""
+    samplers = [job.sampler for place in places if (job := jobs[place]) is not None]
+    options = [sampler.options for sampler in samplers]
+    keys = [sampler.next_key() for sampler in samplers]
+    everyone = places == list(range(len(jobs)))
+    rows = logits if everyone else logits[mx.array(places)]
+
+    def column(values: list[float]) -> mx.array:
+        return mx.array(values, dtype=mx.float32)[:, None]
+
+    top_p, min_p = [o.top_p for o in options], [o.min_p for o in options]
+    new = draw(
+        rows.astype(mx.float32) / column([o.temperature for o in options]),
+        mx.array(keys, dtype=mx.uint32),
+        top_k=options[0].top_k,
+        top_p=column(top_p) if min(top_p) < 1 else 1.0,
+        min_p=column(min_p) if max(min_p) > 0 else 0.0,
+    ).astype(tokens.dtype)
+    if everyone:
+        return new
+    tokens[mx.array(places)] = new
+    return tokens
+
+
+def _told(jobs: Sequence[Job | None], logits: mx.array, tokens: mx.array, known: dict[int, Told]) -> dict[int, Told]:
+    told: dict[int, Told] = {}
+    for place, job in enumerate(jobs):
+        if job is not None and place not in known:
+            one = job.told(logits[place : place + 1], tokens[place : place + 1])
+            if one is not None:
+                told[place] = one
+    return told

@@ -1,0 +1,171 @@
+"""A request in the engine, seen from inside: what is known of its answer, and all that belongs to it alone."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Hashable, Sequence
+
+import mlx.core as mx
+import numpy as np
+
+from docai.nn.cache import Cache
+from docai.vlm.answer import Answer
+from docai.vlm.blocks import BlockStore
+from docai.vlm.generate import Chosen, Clock, Request, Runtime
+from docai.vlm.reading import Reading
+from docai.vlm.request import FinishReason, Generation, TokenLogprob, Usage
+from docai.vlm.sample import Sampler, logprobs
+from docai.vlm.thinking import Thinking
+from docai.vlm.ticket import Outlet
+
+_NUMBERS = itertools.count()
+
+
+class Job:
+    """One request on its way. The engine's thread alone changes it, but for `cancelled`."""
+
+    def __init__(self, runtime: Runtime, request: Request, client: str, tenant: Hashable, started: float) -> None:
+        options = request.options
+        self.number = next(_NUMBERS)
+        self.request, self.client, self.tenant = request, client, tenant
+        self.most = min(options.most_tokens, runtime.context - len(request.ids))
+        self.outlet = Outlet()
+        self.cancelled = False
+        self.failures = 0  # steps that went wrong with it
+        self.clock = Clock(started)
+        self.answer = Answer(
+            options, runtime.pieces, Thinking(runtime.marks, request.ids, options.thinking_budget), request.grammar
+        )
+        self.sampler = Sampler(options, request.ids, self.most)
+        self.reading: Reading | None = None
+        self.caches: list[Cache] = []  # of its own, until it joins others
+        self.shift = 0
+        self._runtime, self._reused = runtime, 0
+
+    @property
+    def kind(self) -> Hashable:
+        """What has to be equal for requests to share a batch. One with which a step went wrong is by itself."""
+        options = self.request.options
+        return options.kv_bits, options.kv_window, self.number if self.failures else None
+
+    @property
+    def length(self) -> int:
+        """The most tokens that it can have in the end."""
+        return len(self.request.ids) + self.most
+
+    @property
+    def waits(self) -> bool:
+        """Whether each token has to be known before the next is chosen."""
+        return self.answer.grammar is not None or self.answer.thought.budgeted
+
+    @property
+    def over(self) -> bool:
+        return self.outlet.over
+
+    # --- reading
+
+    def begin(self, store: BlockStore) -> Reading:
+        """Begin to read the prompt, and what there is of the answer."""
+        reading = Reading(self._runtime.network, self.request, store, self.tenant, self.answer.tokens)
+        self.reading = reading
+        reading.begin()
+        self._reused = self._reused or reading.reused
+        self.clock.prepared()
+        return reading
+
+    def read(self) -> Chosen:
+        """The prompt has been read: the first token, on its way."""
+        reading = self.reading
+        assert reading is not None, "it has not begun to read"
+        assert reading.logits is not None, "it has not been read"
+        self.caches, self.shift, self.reading = reading.caches, reading.shift, None
+        if self.failures:
+            self.sampler.replay(self.answer.tokens, reading.logits.shape[-1])
+        return self.choose(reading.logits)
+
+    # --- tokens
+
+    @property
+    def plain(self) -> bool:
+        """Whether its next token can be chosen together with those of others."""
+        return not (self.waits or self.sampler.ruled)
+
+    def choose(self, logits: mx.array) -> Chosen:
+        """The next token by scores (1, V), on its way. What is known of the answer may force or forbid some."""
+        answer = self.answer
+        forced = answer.thought.forced()
+        if forced is not None:
+            token = self.sampler.force(forced)
+        else:
+            token = self.sampler(logits, answer.allowed(logits.shape[-1]))
+        told = self.told(logits, token)
+        mx.async_eval(token, *(told or ()))
+        return Chosen(token, told)
+
+    def told(self, logits: mx.array, token: mx.array) -> tuple[mx.array, mx.array, mx.array] | None:
+        """The log probabilities that are asked for."""
+        top = self.request.options.logprobs
+        return None if top is None else logprobs(logits, token, top)
+
+    def deliver(self, token: int, told: tuple[mx.array, mx.array, mx.array] | None) -> None:
+        """Take in a token that the host has read."""
+        if not self.answer.tokens:
+            self.clock.prompt_done()
+        self.clock.token()
+        self.outlet.put(self.answer.add(token, self._logprob(token, told)))
+        if self.answer.finish_reason:
+            self.outlet.end()
+        elif len(self.answer.tokens) >= self.most:
+            self.end("length")
+
+    def _logprob(self, token: int, told: Sequence[mx.array] | None) -> TokenLogprob | None:
+        if told is None:
+            return None
+        text = self._runtime.pieces.text
+        own, likeliest, values = (np.asarray(array) for array in told)
+        top = tuple((int(t), text(int(t)), float(v)) for t, v in zip(likeliest, values, strict=True))
+        return TokenLogprob(token, text(token), float(own[0]), top)
+
+    # --- the end
+
+    def end(self, reason: FinishReason) -> None:
+        """The answer is over."""
+        if not self.over:
+            self.outlet.put(self.answer.end(reason))
+            self.outlet.end()
+
+    def fail(self, error: BaseException) -> None:
+        """The answer cannot be had, or no more of it."""
+        self.outlet.end(error)
+
+    def release(self) -> None:
+        """Let go of what takes memory."""
+        self.caches, self.reading = [], None
+
+    def result(self) -> Generation:
+        """The answer so far."""
+        answer, request = self.answer, self.request
+        usage = Usage(
+            prompt=len(request.ids),
+            images=sum(image.input.tokens for image in request.images),
+            generated=len(answer.tokens),
+            thinking=answer.thought.count,
+            reused=self._reused,
+            cached_images=sum(image.cached for image in request.images),
+        )
+        return Generation(
+            text=answer.text,
+            tokens=tuple(answer.tokens),
+            finish_reason=answer.finish_reason or "cancelled",
+            thinking=answer.thinking,
+            usage=usage,
+            timings=self.clock.timings(),
+            logprobs=None if request.options.logprobs is None else tuple(answer.logprobs),
+            seed=self.sampler.seed,
+        )
+
+
+def now() -> float:
+    """The clock of all requests."""
+    return time.perf_counter()

@@ -1,0 +1,167 @@
+"""Who reads, who answers, who waits: the engine's work, in ticks: a step of each batch, some reading beside it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import mlx.core as mx
+
+from docai.checkpoint.backend import on_gpu, total_memory
+from docai.vlm.admission import Budget, Queue
+from docai.vlm.batch import Batch
+from docai.vlm.blocks import BlockStore
+from docai.vlm.generate import Chosen, Runtime
+from docai.vlm.job import Job
+
+_SWEEP = 256  # ticks between which MLX may hoard freed memory, as in mlx-lm
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLimits:
+    """What an engine takes on. `memory`: bytes beside the weights; None is nine tenths of what there is.
+
+    `rows`: requests that run at once (None: 32 on a GPU, 8 on a CPU); `waiting`: those that may wait.
+    """
+
+    rows: int | None = None
+    waiting: int = 1024
+    memory: int | None = None
+
+    @property
+    def most_rows(self) -> int:
+        return self.rows or (32 if on_gpu() else 8)
+
+
+class Scheduler:
+    """Runs requests. All but `queue` belongs to one thread."""
+
+    def __init__(self, runtime: Runtime, store: BlockStore, limits: EngineLimits) -> None:
+        self._runtime, self._store = runtime, store
+        self._rows = limits.most_rows
+        self._step = 2048 if on_gpu() else 512  # tokens of prompts that are read beside a step of the batches
+        memory = limits.memory
+        if memory is None:
+            memory = int(0.9 * total_memory()) - int(mx.get_active_memory()) - store.budget
+        self.budget = Budget(runtime.network, memory, self._step)
+        self.queue = Queue(limits.waiting)
+        self._reading: deque[Job] = deque()
+        self._read: list[tuple[Job, Chosen]] = []  # they join with the end of the tick
+        self._batches: dict[Hashable, Batch] = {}
+        self._ticks = 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is to be done."""
+        return not (len(self.queue) or self._reading or self._batches)
+
+    @property
+    def running(self) -> list[Job]:
+        """The jobs that have been admitted."""
+        return [*self._reading, *(job for batch in self._batches.values() for job in batch.running)]
+
+    def tick(self) -> None:
+        """Queue a step of each batch, read some of the prompts beside it, then see to the tokens of the step before."""
+        self._drop_cancelled()
+        self._admit()
+        for batch in list(self._batches.values()):
+            self._guarded(batch, batch.queue)
+        self._read_prompts()
+        for batch in list(self._batches.values()):
+            self._guarded(batch, partial(self._take, batch))
+        self._join()
+        self._batches = {kind: batch for kind, batch in self._batches.items() if batch.running}
+        self._ticks += 1
+        if self._ticks % _SWEEP == 0:
+            mx.clear_cache()
+
+    def stop(self, error: BaseException | None) -> None:
+        """End all that runs or waits: as cancelled, or by an error."""
+        for job in [*self.queue.clear(), *self.running]:
+            if error is None:
+                job.end("cancelled")
+            else:
+                job.fail(error)
+            job.release()
+        self._reading.clear()
+        self._batches = {}
+
+    # --- parts of a tick
+
+    def _drop_cancelled(self) -> None:
+        for job in [job for job in self._reading if job.cancelled]:
+            self._reading.remove(job)
+            job.end("cancelled")
+            job.release()
+        for batch in self._batches.values():
+            gone = [job for job in batch.running if job.cancelled]
+            for job in gone:
+                job.end("cancelled")
+            if gone:
+                self._leave(batch, gone)
+
+    def _admit(self) -> None:
+        """Let in whose turn it is, as long as there is room. Nobody overtakes one that needs more room."""
+        while (job := self.queue.first()) is not None:
+            running = self.running
+            if len(running) >= self._rows or (running and self.budget.needed([*running, job]) > self.budget.limit):
+                return
+            self.queue.pop()
+            self._reading.append(job)
+
+    def _read_prompts(self) -> None:
+        """Read up to a step's worth of the prompts, the oldest first."""
+        left, busy = self._step, bool(self._batches)
+        while self._reading and left > 0:
+            job = self._reading[0]
+            try:
+                left -= self._chunk(job, wait=not busy)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is about this job only
+                self._reading.popleft()
+                job.fail(error)
+                job.release()
+
+    def _chunk(self, job: Job, *, wait: bool) -> int:
+        """Read the next chunk of a job; the number of its tokens."""
+        reading = job.reading or job.begin(self._store)
+        size = reading.next_size
+        if not reading.done:
+            reading.advance(wait=wait)
+        if reading.done:
+            first = job.read()
+            self._reading.popleft()
+            self._read.append((job, first))
+        return size
+
+    def _join(self) -> None:
+        for job, first in self._read:
+            batch = self._batches.setdefault(job.kind, Batch(self._runtime.network))
+            self._guarded(batch, partial(batch.join, job, first), [job])
+        self._read.clear()
+
+    def _take(self, batch: Batch) -> None:
+        self._leave(batch, batch.take())
+
+    def _leave(self, batch: Batch, jobs: list[Job]) -> None:
+        batch.leave(jobs, shrink=not len(self.queue))
+
+    # --- what goes wrong
+
+    def _guarded(self, batch: Batch, work: Callable[[], object], more: Sequence[Job] = ()) -> None:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - the work is for many; whose fault it is shows when each is alone
+            self._rescue(batch, error, more)
+
+    def _rescue(self, batch: Batch, error: BaseException, more: Sequence[Job]) -> None:
+        """Have all jobs of a batch begin again, each by itself; one that fails by itself has failed."""
+        self._batches = {kind: other for kind, other in self._batches.items() if other is not batch}
+        for job in dict.fromkeys([*batch.running, *more]):
+            job.release()
+            job.failures += 1
+            if job.failures > 1:
+                job.fail(error)
+            elif not job.over:
+                self._reading.append(job)
