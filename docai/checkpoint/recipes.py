@@ -21,6 +21,7 @@ RECIPES: dict[str, Recipe] = {
     "mistral3": Recipe("mistralai/Mistral-Small-3.1-24B-Instruct-2503", "Mistral Small 3.1, 24B"),
     "paligemma": Recipe("google/paligemma-3b-pt-224", "PaliGemma, 3B"),
     "paligemma2": Recipe("google/paligemma2-3b-mix-448", "PaliGemma 2, 3B"),
+    "pp-doclayout-v3": Recipe("PaddlePaddle/PP-DocLayoutV3_safetensors", "PP-DocLayoutV3, layout with reading order"),
     "pixtral": Recipe("mistral-labs/pixtral-12b", "Pixtral, 12B"),
     "qwen2-vl": Recipe("mlx-community/Qwen2-VL-2B-Instruct-4bit", "Qwen2-VL, 2B, 4 bit"),
     "qwen2.5-vl": Recipe("mlx-community/Qwen2.5-VL-3B-Instruct-4bit", "Qwen2.5-VL, 3B, 4 bit"),
@@ -28,6 +29,7 @@ RECIPES: dict[str, Recipe] = {
     "qwen3-vl": Recipe("Qwen/Qwen3-VL-4B-Instruct", "Qwen3-VL, 4B"),
     "qwen3-vl-30b": Recipe("Qwen/Qwen3-VL-30B-A3B-Instruct", "Qwen3-VL, mixture of experts, 30B"),
     "qwen3": Recipe("Qwen/Qwen3-4B", "Qwen3, text only, 4B"),
+    "rt-detr-v2": Recipe("docling-project/docling-layout-heron", "Docling's heron (RT-DETRv2), layout"),
     "smollm2": Recipe("HuggingFaceTB/SmolLM2-135M-Instruct", "SmolLM2 (Llama), text only, 135M"),
 }
 
@@ -57,10 +59,8 @@ LATER: dict[str, tuple[str, ...]] = {
     "Nemotron-Parse": ("nemotron_parse",),
     "Phi-3 Vision": ("phi3_v",),
     "Phi-4": ("phi4mm", "phi4_multimodal", "phi4-siglip"),
-    "PP-DocLayoutV3": ("pp_doclayout_v3",),
     "Qwen3.5-VL": ("qwen3_5", "qwen3_5_moe"),
     "Qwen3.8-Flash-Next": ("qwen4_exp",),
-    "RT-DETRv2": ("rt_detr_v2",),
     "Youtu-VL": ("youtu_vl",),
 }
 

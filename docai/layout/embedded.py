@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from docai.geometry import inside, union
 from docai.layout.blocks import LineBlock, blocks_of
 from docai.layout.body import Body, body_of, usual
+from docai.layout.detector import Sheet
 from docai.layout.figures import find_figures
 from docai.layout.formulas import split_formulas
 from docai.layout.furniture import edge_lines, without
@@ -35,6 +36,12 @@ class EmbeddedDetector:
     """Detector `embedded`."""
 
     name = "embedded"
+    reads = True
+    batch = 1
+
+    def detect_all(self, sheets: Sequence[Sheet]) -> list[list[Region]]:
+        """See `Detector.detect_all`."""
+        return [self.detect(sheet.page, sheet.lines, sheet.content) for sheet in sheets]
 
     def detect(self, page: Page, lines: Sequence[Line], content: PageContent) -> list[Region]:
         """See `Detector.detect`."""

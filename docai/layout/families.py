@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from docai.checkpoint.dialect import Rule
     from docai.layout.pixels import PageImages
     from docai.layout.spec import DetectorSpec
+    from docai.layout.suppress import Suppression
 
 Rules = Callable[["DetectorSpec"], "tuple[Rule, ...]"]
 
@@ -23,7 +24,8 @@ Rules = Callable[["DetectorSpec"], "tuple[Rule, ...]"]
 class LayoutFamily:
     """`spec` reads a config, `rules` gives the weight rules of each dialect, `images` what pages look like to it.
 
-    `threshold`: the score from which its reference keeps a region.
+    `threshold`: the score from which its reference keeps a region; `strict`: it must be higher. `suppress`: which of
+    overlapping regions stay, where nobody says otherwise.
     """
 
     name: str
@@ -31,7 +33,9 @@ class LayoutFamily:
     spec: Callable[[Config], DetectorSpec]
     rules: Mapping[str, Rules]
     images: PageImages
+    suppress: Suppression
     threshold: float = 0.5
+    strict: bool = False
 
 
 # model_type -> the module of its family.

@@ -58,7 +58,7 @@ class Network(nn.Module):
 
     def encode(self, pixels: mx.array) -> tuple[list[mx.array], mx.array | None]:
         """(B, H, W, 3) in 0..1 -> maps (B, h, w, D), finest first, and prototypes of masks where it has them"""
-        seen = self.backbone(pixels)
+        seen = self.backbone(pixels.astype(self.project[0].weight.dtype))
         taken = seen[-len(self.project) :]
         maps = self.encoder([project(x) for project, x in zip(self.project, taken, strict=True)])
         return maps, self.masks(maps, seen[-len(self.project) - 1]) if "masks" in self else None

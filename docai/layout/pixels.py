@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from docai.errors import CheckpointError
+from docai.preprocess.byte_resample import resize_bytes
 from docai.preprocess.inputs import Pixels, Rgb
 from docai.preprocess.normalize import IMAGENET_MEAN, IMAGENET_STD, Normalization
-from docai.preprocess.resample import BICUBIC, BILINEAR, interpolate, resize
+from docai.preprocess.resample import BICUBIC, BILINEAR, resize
 from docai.preprocess.sizes import Size
 
 _TO_ONE = Normalization()
@@ -23,7 +22,7 @@ _KINDS = {2: False, 3: True}  # Pillow's numbers of filters: bilinear, bicubic
 class PageImages:
     """How a page becomes an array of `size` (height, width), whatever its shape.
 
-    Without `antialias` only the nearest pixels count however far it shrinks, as PaddlePaddle's processors have it.
+    Without `antialias` a bicubic filter sees the nearest pixels only, however far it shrinks, as PaddlePaddle has it.
     """
 
     size: Size
@@ -64,7 +63,6 @@ class PageImages:
 
     def __call__(self, rgb: Rgb) -> Pixels:
         """(H, W, 3) of bytes -> (height, width, 3) of floats"""
-        if self.antialias:
-            return self.normalize(resize(rgb, self.size, BICUBIC if self.bicubic else BILINEAR))
-        values = interpolate(rgb.astype(np.float32), self.size, kind="bicubic" if self.bicubic else "bilinear")
-        return self.normalize(np.clip(np.rint(values), 0, 255).astype(np.uint8))
+        if self.bicubic and not self.antialias:
+            return self.normalize(resize_bytes(rgb, self.size))
+        return self.normalize(resize(rgb, self.size, BICUBIC if self.bicubic else BILINEAR))

@@ -11,6 +11,7 @@ from docai.layout import detr
 from docai.layout.families import LayoutFamily
 from docai.layout.pixels import PageImages
 from docai.layout.spec import DetectorSpec
+from docai.layout.suppress import PADDLE
 from docai.nn.prototypes import MaskSpec
 
 # What its configuration class fills in beyond RT-DETR's.
@@ -91,4 +92,5 @@ FAMILY = LayoutFamily(
     spec,
     detr.dialects(_FIRST, heads),
     PageImages((800, 800), bicubic=True, antialias=False),
+    PADDLE,
 )

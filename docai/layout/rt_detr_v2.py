@@ -9,6 +9,7 @@ from docai.layout import detr
 from docai.layout.families import LayoutFamily
 from docai.layout.pixels import PageImages
 from docai.layout.spec import DetectorSpec
+from docai.layout.suppress import DOUBLES
 
 
 def spec(config: Config) -> DetectorSpec:
@@ -50,4 +51,6 @@ FAMILY = LayoutFamily(
     spec,
     detr.dialects({}, heads),
     PageImages((640, 640)),
+    DOUBLES,
+    strict=True,
 )

@@ -1,0 +1,186 @@
+"""Detectors whose networks run on MLX: pages in batches, regions with scores, in reading order."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from docai.checkpoint.backend import require_mlx
+from docai.checkpoint.checkpoint import Checkpoint, read_checkpoint
+from docai.checkpoint.config import Config
+from docai.checkpoint.hub import cached, locate
+from docai.errors import CheckpointError
+from docai.geometry import clip
+from docai.layout.decode import Finds, Outputs, Thresholds, decoded, masks_of
+from docai.layout.detector import Sheet, label_named, plain_name
+from docai.layout.embedded import flow_of
+from docai.layout.families import family_of, labels_of
+from docai.layout.masks import outlines
+from docai.layout.order import reading_order
+from docai.layout.suppress import Suppression
+from docai.types import Box, Label, Line, Page, PageContent, Point, Region
+
+if TYPE_CHECKING:
+    from docai.layout.network import Network
+    from docai.types import RGB
+
+Order = Literal["layout", "plain"]
+_DPI = 144
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How regions are chosen and ordered. None is what suits the detector.
+
+    `threshold`: lowest score; `thresholds`: of single labels, ours or the detector's own. `order`: of detectors that
+    give none: by the layout's own code, or from top to bottom and left to right. `batch`: pages looked at at once.
+    """
+
+    threshold: float | None = None
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    suppress: Suppression | None = None
+    order: Order = "layout"
+    batch: int | None = None
+    dpi: int | None = None
+
+
+def open_detector(name: str, settings: Settings | None = None) -> LearnedDetector:
+    """The detector of a folder, a repo that is in the cache, or a short name.
+
+    Raises DependencyMissing in one line that says what to install or to pull, UsageError for a name that is none.
+    """
+    require_mlx()
+    return LearnedDetector(read_checkpoint(checkpoint_folder(name), name), settings, name=name)
+
+
+def checkpoint_folder(name: str) -> Path:
+    """Where the checkpoint of a detector is. Nothing is downloaded. Raises CheckpointError."""
+    place = locate(name)
+    folder = place.path or cached(place)
+    if folder is None:
+        raise CheckpointError(f"layout detector {name} is not in the cache: run docai models pull {name}")
+    return folder
+
+
+class LearnedDetector:
+    """A layout detector from a checkpoint."""
+
+    reads = False
+
+    def __init__(self, checkpoint: Checkpoint, settings: Settings | None = None, *, name: str = "") -> None:
+        """Raises DependencyMissing where MLX is, CheckpointError where the checkpoint is none of a detector."""
+        from docai.checkpoint.backend import on_gpu
+        from docai.layout.loading import load_network
+
+        settings = settings or Settings()
+        family = family_of(checkpoint.config)
+        spec = family.spec(Config(checkpoint.config))
+        self.name = name or checkpoint.name
+        self._names = labels_of(checkpoint.config, spec.queries.classes)
+        self._labels = labels_for(self._names)
+        self._images = family.images.said(checkpoint.json_file("preprocessor_config.json"))
+        general = family.threshold if settings.threshold is None else settings.threshold
+        self.thresholds = Thresholds(general, self._single(settings.thresholds), family.strict)
+        self._suppress = family.suppress if settings.suppress is None else settings.suppress
+        self._order, self._dpi = settings.order, settings.dpi or _DPI
+        self._network: Network = load_network(checkpoint)
+        self.batch = settings.batch or (8 if on_gpu() else 1)  # on a CPU more at once is no faster
+
+    def _single(self, thresholds: Mapping[str, float]) -> dict[int, float]:
+        """Thresholds by class: a class's own name counts before the label that it stands for."""
+        said = {plain_name(name): score for name, score in thresholds.items()}
+        found = {}
+        for number, (name, label) in enumerate(zip(self._names, self._labels, strict=True)):
+            for key in (plain_name(label.value), plain_name(name)):
+                if key in said:
+                    found[number] = said[key]
+        return found
+
+    def detect(self, page: Page, lines: Sequence[Line], content: PageContent) -> list[Region]:
+        """See `Detector.detect`."""
+        return self.detect_all([Sheet(page, lines, content)])[0]
+
+    def detect_all(self, sheets: Sequence[Sheet]) -> list[list[Region]]:
+        """See `Detector.detect_all`."""
+        out: list[list[Region]] = []
+        for start in range(0, len(sheets), self.batch):
+            part = sheets[start : start + self.batch]
+            pixels = [sheet.page.pixels(self._dpi) for sheet in part]
+            found = self.outputs(pixels)
+            out += [self.regions(*each) for each in zip(part, pixels, found, strict=True)]
+        return out
+
+    def outputs(self, pages: Sequence[RGB]) -> list[Outputs]:
+        """What the network says of pages, all at once."""
+        import mlx.core as mx
+
+        found = self._network(mx.array(np.stack([self._images(page) for page in pages])))
+        mx.eval(found.arrays)
+        whole = [
+            None if array is None else np.array(array.astype(mx.float32))
+            for array in (found.logits, found.boxes, found.order, found.mixtures, found.prototypes)
+        ]
+        return [Outputs(*(None if array is None else array[at] for array in whole)) for at in range(len(pages))]  # type: ignore[arg-type]
+
+    def regions(self, sheet: Sheet, pixels: RGB, outputs: Outputs) -> list[Region]:
+        """The regions of a page, in its unit and in reading order."""
+        finds = decoded(outputs, self.thresholds)
+        regions = list(self._found(sheet.page, pixels, outputs, finds))
+        kept = self._suppress(regions, sheet.page.box, sheet.page.width / pixels.shape[1])
+        if finds.ranks is None:
+            kept = [kept[at] for at in in_order(kept, self._order, sheet.lines)]
+        return [replace(region, order=number) for number, region in enumerate(kept)]
+
+    def _found(self, page: Page, pixels: RGB, outputs: Outputs, finds: Finds) -> Iterable[Region]:
+        height, width = pixels.shape[:2]
+        edges = finds.boxes * np.array([width, height, width, height], np.float32)
+        masks = masks_of(outputs, finds.queries, self.thresholds.general)
+        shapes = outlines(edges, masks, (width, height)) if masks is not None else [None] * len(edges)
+        scale = page.width / width, page.height / height
+        for number, score, box, shape in zip(finds.classes, finds.scores, edges.tolist(), shapes, strict=True):
+            place = clip(Box(box[0] * scale[0], box[1] * scale[1], box[2] * scale[0], box[3] * scale[1]), page.box)
+            if place.area > 0:
+                yield Region(
+                    place,
+                    self._labels[number],
+                    float(score),
+                    polygon=_scaled(shape, scale, page.size),
+                    name=self._names[number],
+                )
+
+
+def _scaled(
+    points: Sequence[Point] | None, scale: tuple[float, float], size: tuple[float, float]
+) -> tuple[Point, ...] | None:
+    """An outline in the page's unit, cut to the page."""
+    if points is None:
+        return None
+    return tuple((min(max(x * scale[0], 0.0), size[0]), min(max(y * scale[1], 0.0), size[1])) for x, y in points)
+
+
+def labels_for(names: Sequence[str]) -> tuple[Label, ...]:
+    """Our labels for a detector's classes. Those that have none are warned about, and taken as text."""
+    labels = [label_named(name) for name in names]
+    unknown = [name for name, label in zip(names, labels, strict=True) if label is None]
+    if unknown:
+        more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
+        warnings.warn(f"labels {', '.join(unknown[:5])}{more} of the detector are taken as text", stacklevel=2)
+    return tuple(label or Label.TEXT for label in labels)
+
+
+def in_order(regions: Sequence[Region], order: Order, lines: Sequence[Line] = ()) -> list[int]:
+    """The indices of regions in reading order, for detectors that give none. `lines`: the page's, where known."""
+    ways: dict[Order, Callable[[], list[int]]] = {
+        "layout": lambda: reading_order([region.box for region in regions], flow_of(lines)),
+        "plain": lambda: sorted(range(len(regions)), key=lambda at: _from_top(regions[at])),
+    }
+    return ways[order]()
+
+
+def _from_top(region: Region) -> tuple[float, float, str]:
+    return region.box.t, region.box.l, region.label.value
