@@ -15,10 +15,12 @@ class Recipe:
 
 RECIPES: dict[str, Recipe] = {
     "falcon-ocr": Recipe("tiiuae/Falcon-OCR", "Falcon-OCR, reads regions of documents, 0.3B"),
+    "florence-2": Recipe("florence-community/Florence-2-base-ft", "Florence-2, captions, places and text, 0.2B"),
     "gemma3": Recipe("google/gemma-3-4b-it", "Gemma 3, 4B"),
     "llava": Recipe("llava-hf/llava-1.5-7b-hf", "LLaVA 1.5, 7B"),
     "llava-next": Recipe("llava-hf/llava-v1.6-mistral-7b-hf", "LLaVA 1.6 on Mistral, 7B"),
     "mistral3": Recipe("mistralai/Mistral-Small-3.1-24B-Instruct-2503", "Mistral Small 3.1, 24B"),
+    "nemotron-parse": Recipe("nvidia/NVIDIA-Nemotron-Parse-2.0", "Nemotron-Parse, whole pages at once, 0.9B"),
     "paligemma": Recipe("google/paligemma-3b-pt-224", "PaliGemma, 3B"),
     "paligemma2": Recipe("google/paligemma2-3b-mix-448", "PaliGemma 2, 3B"),
     "pp-doclayout-v3": Recipe("PaddlePaddle/PP-DocLayoutV3_safetensors", "PP-DocLayoutV3, layout with reading order"),
@@ -39,7 +41,6 @@ LATER: dict[str, tuple[str, ...]] = {
     "Bunny": ("llava-qwen2", "bunny-llama"),
     "Cohere Compass": ("cohere_compass",),
     "DiffusionGemma": ("diffusion_gemma",),
-    "Florence-2": ("florence2",),
     "Gemma 3n": ("gemma3n",),
     "Gemma 4": ("gemma4", "gemma4_unified"),
     "GOT-OCR 2.0": ("GOT", "got_ocr2"),
@@ -56,7 +57,6 @@ LATER: dict[str, tuple[str, ...]] = {
     "Moondream 3": ("moondream3",),
     "Muse Glimmer": ("muse_glimmer",),
     "Nemotron H Nano Omni": ("nemotron_h_omni", "NemotronH_Nano_Omni_Reasoning_V3"),
-    "Nemotron-Parse": ("nemotron_parse",),
     "Phi-3 Vision": ("phi3_v",),
     "Phi-4": ("phi4mm", "phi4_multimodal", "phi4-siglip"),
     "Qwen3.5-VL": ("qwen3_5", "qwen3_5_moe"),
