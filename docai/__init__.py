@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from docai.export.formats import export
     from docai.tasks.caption import caption
     from docai.tasks.detect import detect
+    from docai.tasks.ground import ground
     from docai.tasks.load import load
     from docai.tasks.ocr import ocr
     from docai.types import Block, Box, Document, Page, Region, Table
@@ -29,6 +30,7 @@ _LAZY = {
     "detect": "docai.tasks.detect",
     "export": "docai.export.formats",
     "caption": "docai.tasks.caption",
+    "ground": "docai.tasks.ground",
     "load": "docai.tasks.load",
     "DocaiError": "docai.errors",
     "Block": "docai.types",

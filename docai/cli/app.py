@@ -20,6 +20,9 @@ from docai.tasks.options import (
     ChatOptions,
     DetectOptions,
     DetectOutputOptions,
+    GroundModelOptions,
+    GroundOptions,
+    GroundOutputOptions,
     ModelOptions,
     OcrOptions,
     OutputOptions,
@@ -125,6 +128,28 @@ def caption(
 
     words = inputs or []
     leave(run_caption(words, options, pictures, model, generation, as_json=as_json, quiet=quiet, verbose=verbose))
+
+
+@app.command(epilog=SETTINGS)
+@takes(GroundOptions, GroundOutputOptions, PictureOptions, GroundModelOptions, GenerationOptions)
+def ground(
+    options: GroundOptions,
+    output: GroundOutputOptions,
+    pictures: PictureOptions,
+    model: GroundModelOptions,
+    generation: GenerationOptions,
+    image: Annotated[str, typer.Argument(help="A picture or a document; - reads standard input.")],
+    phrases: Annotated[
+        list[str] | None,
+        typer.Argument(help="What to look for; nothing: all that the model has names for.", show_default=False),
+    ] = None,
+    verbose: Verbose = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Find things in images by their names."""
+    from docai.cli.ground import run_ground
+
+    leave(run_ground(image, phrases or [], options, output, pictures, model, generation, quiet=quiet, verbose=verbose))
 
 
 @app.command()

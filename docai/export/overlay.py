@@ -42,7 +42,7 @@ def _shown(block: Block) -> Region:
     """A region that came without a score shows the confidence of its text."""
     region = block.region
     score = block.confidence if region.score is None else region.score
-    return Region(region.box, region.label, score)
+    return Region(region.box, region.label, score, polygon=region.polygon)
 
 
 def _share(pages: Sequence[Page], dpi: float) -> float:
@@ -65,10 +65,14 @@ def draw(page: Page, regions: Sequence[Region], dpi: float = 150, share: float =
     font = ImageFont.load_default(max(11, round(picture.width / 90)))
     places = [tuple(map(float, _scaled(region.box, scale))) for region in regions]
     for region, place in zip(regions, places, strict=True):
-        canvas.rectangle(place, fill=(*rgb(region.label), _WASH), outline=rgb(region.label), width=2)
+        if region.polygon:
+            ring = [(x * scale[0], y * scale[1]) for x, y in region.polygon]
+            canvas.polygon(ring, fill=(*rgb(region.label), _WASH), outline=rgb(region.label), width=2)
+        else:
+            canvas.rectangle(place, fill=(*rgb(region.label), _WASH), outline=rgb(region.label), width=2)
     for number, (region, place) in enumerate(zip(regions, places, strict=True), 1):
         score = "" if region.score is None else f" {region.score:.2f}"
-        text = f"{number} {region.label.value}{score}"
+        text = f"{number} {region.name or region.label.value}{score}"
         tag = canvas.textbbox((place[0], place[1]), text, font, anchor="lb")
         drop = max(0.0, 2 - tag[1])  # a tag above the page's edge moves into it
         canvas.rectangle((tag[0], tag[1] - 2 + drop, tag[2] + 4, tag[3] + 2 + drop), fill=rgb(region.label))

@@ -179,6 +179,47 @@ class CaptionOptions:
         check(self)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GroundOptions:
+    """`docai ground`."""
+
+    shape: Literal["box", "outline", "point"] = option(
+        "box", "What to give of each thing, as far as the model can.", choices=("box", "outline", "point")
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GroundModelOptions(ModelOptions):
+    """Which model looks for things."""
+
+    model: str | None = option(
+        "florence-2",
+        "The model, of Florence-2 or LocateAnything: a folder, a repo id or a short name.",
+        flags=("--model", "-m"),
+        variable="DOCAI_GROUND_MODEL",
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GroundOutputOptions:
+    """What `docai ground` writes, and where."""
+
+    format: Literal["json", "wkt", "png"] = option(
+        "json",
+        "A JSON object a page, well-known text and a name a line, or the pages with what was found drawn in.",
+        flags=("--format", "-f"),
+        choices=("json", "wkt", "png"),
+        variable="DOCAI_GROUND_FORMAT",
+    )
+    output: str = option("-", "A file; - is standard output.", flags=("--output", "-o"))
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
 _RANGE = re.compile(r"^(\d+|last)?(-)?(\d+|last)?$")
 
 

@@ -11,6 +11,7 @@ from docai.tasks.options import PictureOptions, parse_pages
 if TYPE_CHECKING:
     from docai.render.document import Source
     from docai.render.inputs import InputFile
+    from docai.types import Page
     from docai.vlm.pictures import Picture
 
 
@@ -30,13 +31,27 @@ def pictures_from(files: Iterable[InputFile], options: PictureOptions, most: int
     return pictures
 
 
+def pages_in(file: InputFile, options: PictureOptions) -> list[tuple[Page, Picture]]:
+    """The pages of one file, each with its picture."""
+    source = _opened(file, options)
+    return [(source.page(picture.page), picture) for picture in _pictures(source, file, options)]
+
+
 def pictures_in(file: InputFile, options: PictureOptions) -> list[Picture]:
     """The pictures of one file."""
+    return _pictures(_opened(file, options), file, options)
+
+
+def _opened(file: InputFile, options: PictureOptions) -> Source:
     from docai.render.document import open_document
+
+    return open_document(file, password=options.password, limits=options.limits)
+
+
+def _pictures(source: Source, file: InputFile, options: PictureOptions) -> list[Picture]:
     from docai.vlm.features import bytes_key, path_key
     from docai.vlm.pictures import pictures_of
 
-    source = open_document(file, password=options.password, limits=options.limits)
     key = bytes_key(file.data) if file.data is not None else path_key(str(file.path))
     return pictures_of(source, _pages(source, options), key, options.dpi)
 

@@ -1,0 +1,184 @@
+"""`docai ground`: where things are in a picture, by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from docai.errors import DocaiError, InputError, UsageError
+from docai.geometry import Outline, corners, iou, outlines, union, wkt
+from docai.tasks.chat import question_of
+from docai.tasks.options import GroundOptions, PictureOptions
+from docai.tasks.pictures import pages_in
+from docai.types import Box, Label, Page, Region
+from docai.vlm.request import Generation, GenerationOptions
+
+if TYPE_CHECKING:
+    from docai.render.inputs import InputFile
+    from docai.vlm.locations import Located
+    from docai.vlm.model import Model
+    from docai.vlm.pictures import Picture
+
+_SAME = 0.95  # of two boxes with one name: what they share, from which on they are one
+MOST_TOKENS = 1024  # of an answer
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Something on a page, in its unit. `label` is the model's name for it, `phrase` what was asked for.
+
+    `outlines`: what it covers, where the model tells more than a box; a point has one of a single point.
+    """
+
+    label: str
+    phrase: str | None
+    box: Box
+    outlines: tuple[Outline, ...] = ()
+
+    @property
+    def wkt(self) -> str:
+        """Its place as well-known text."""
+        return wkt(self.outlines or (corners(self.box),))
+
+    def as_json(self) -> dict[str, Any]:
+        left, top, right, bottom = (round(value, 2) for value in self.box.as_tuple())
+        said: dict[str, Any] = {"label": self.label, "phrase": self.phrase}
+        said["box"] = {"l": left, "t": top, "r": right, "b": bottom}
+        if self.outlines:
+            said["polygons"] = [[[round(x, 2), round(y, 2)] for x, y in ring] for ring in self.outlines]
+        return said | {"wkt": self.wkt}
+
+
+@dataclass(frozen=True, slots=True)
+class Grounded:
+    """What a model found on one page."""
+
+    page: Page
+    found: tuple[Found, ...]
+    generations: tuple[Generation, ...]
+
+    def as_json(self, model: str) -> dict[str, Any]:
+        """A JSON line of `docai ground`; pages count from 1."""
+        page = self.page
+        return {
+            "source": page.source,
+            "page": page.index + 1,
+            "unit": page.unit,
+            "size": [round(edge, 2) for edge in page.size],
+            "model": model,
+            "found": [one.as_json() for one in self.found],
+        }
+
+    def regions(self) -> list[Region]:
+        """What was found, as regions to draw."""
+        return [
+            Region(one.box, Label.FIGURE, polygon=ring, name=one.phrase or one.label)
+            for one in self.found
+            for ring in one.outlines or (None,)
+        ]
+
+
+def ground(
+    source: str | Path | bytes,
+    phrases: str | Sequence[str] = (),
+    model: str | Model = "florence-2",
+    *,
+    shape: str = "box",
+    pages: str | None = None,
+    password: str | None = None,
+    **options: Any,
+) -> list[Grounded]:
+    """Where things are in a picture, or on each page of a document: a path, or its bytes.
+
+    No phrases: all that the model has names for. `model` is a name, or what `docai.load` gave. Other options are those
+    of `GenerationOptions`.
+    """
+    from docai.render.inputs import InputFile
+    from docai.tasks.load import load
+
+    asked = GroundOptions(shape=shape)  # type: ignore[arg-type]  # checked there
+    seen, chosen = PictureOptions(pages=pages, password=password), GenerationOptions(**options)
+    path, data = (None, source) if isinstance(source, bytes) else (Path(source), None)
+    file = InputFile(path, None, "image" if path is None else str(path), data)
+    names = [phrases] if isinstance(phrases, str) else list(phrases)
+    return list(grounded(load(model) if isinstance(model, str) else model, file, names, asked, seen, chosen))
+
+
+def grounded(
+    model: Model,
+    file: InputFile,
+    phrases: Sequence[str],
+    asked: GroundOptions,
+    pictures: PictureOptions,
+    options: GenerationOptions,
+    *,
+    on_error: Callable[[DocaiError], None] | None = None,
+) -> Iterator[Grounded]:
+    """What is found on each page of a file, as it is done.
+
+    `on_error` hears of a page that cannot be read, and the others go on; without it the error is raised.
+    """
+    from docai.vlm.grounding import grounder_of
+
+    grounder = grounder_of(model.family.name)
+    questions = grounder.questions(clean(phrases), asked.shape)
+    limited = replace(options, max_tokens=options.max_tokens or MOST_TOKENS, special_tokens=True)
+    for page, picture in pages_in(file, pictures):
+        found: list[Found] = []
+        answers: list[Generation] = []
+        try:
+            for question in questions:
+                answers.append(_answered(model, picture, question.prompt, limited))
+                located = grounder.read(answers[-1].text, question)
+                found += (one for part in located if (one := on_page(part, page, question.phrase)) is not None)
+        except InputError as error:
+            if on_error is None:
+                raise
+            on_error(error)
+            continue
+        yield Grounded(page, tuple(distinct(found)), tuple(answers))
+
+
+def clean(phrases: Sequence[str]) -> list[str]:
+    """Phrases without white space around them, each once. Raises UsageError for one of nothing."""
+    words = [" ".join(phrase.split()) for phrase in phrases]
+    if "" in words:
+        raise UsageError("expected phrases to look for; one of them is empty")
+    return list(dict.fromkeys(words))
+
+
+def _answered(model: Model, picture: Picture, prompt: str, options: GenerationOptions) -> Generation:
+    return model.answer([question_of(1, prompt)], [picture], options).whole()
+
+
+def on_page(located: Located, page: Page, phrase: str | None = None) -> Found | None:
+    """What a model located, in the page's unit and cut to it; None where nothing is left of it."""
+    rings = [tuple((x * page.width, y * page.height) for x, y in ring) for ring in located.rings]
+    label = located.label or phrase or ""
+    if located.shape == "point":
+        ((x, y),) = rings[0]
+        return Found(label, phrase, Box(x, y, x, y), (((x, y),),))
+    if located.shape == "box":
+        (left, top), (right, bottom) = rings[0]
+        box = Box(left, top, right, bottom)
+        return Found(label, phrase, box) if box.area > 0 else None
+    areas = tuple(area for ring in rings for area in outlines(ring, page.box))
+    if not areas:
+        return None
+    box = union(Box(*(edge(axis) for edge in (min, max) for axis in zip(*area, strict=True))) for area in areas)
+    return Found(label, phrase, box, areas)
+
+
+def distinct(found: Sequence[Found]) -> list[Found]:
+    """Each thing once, the first time it is named: models repeat themselves."""
+    kept: list[Found] = []
+    for one in found:
+        if not any(other.label == one.label and _same(one, other) for other in kept):
+            kept.append(one)
+    return kept
+
+
+def _same(one: Found, other: Found) -> bool:
+    return one.box == other.box or iou(one.box, other.box) >= _SAME

@@ -1,0 +1,75 @@
+"""How models are asked where things are, and how their answers are read: a row a family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from docai.errors import UsageError
+from docai.vlm.locations import Located, florence, referred
+from docai.vlm.markers import marked
+
+Wanted = Literal["box", "outline", "point"]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A prompt, and the phrase that it is about; none where it is about all that can be seen, or several phrases."""
+
+    prompt: str
+    phrase: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Grounder:
+    """The prompts of a family: for one phrase by what is wanted, for several at once, for everything.
+
+    `read` gives what an answer with its special tokens locates; the second text is the question's.
+    """
+
+    one: Mapping[Wanted, str]
+    read: Callable[[str, Question], list[Located]]
+    several: str | None = None
+    between: str = ""  # several phrases
+    everything: str | None = None
+
+    def questions(self, phrases: Sequence[str], wanted: Wanted) -> list[Question]:
+        """What is to be asked. Raises UsageError for what a model cannot be asked."""
+        if wanted not in self.one:
+            raise UsageError(f"shape: this model gives {' or '.join(self.one)}; got {wanted!r}")
+        if not phrases:
+            if self.everything is None or wanted != "box":
+                raise UsageError("expected phrases to look for: this model names nothing by itself, got none")
+            return [Question(self.everything)]
+        if len(phrases) > 1 and self.several is not None and wanted == "box":
+            return [Question(self.several.format(self.between.join(phrases)))]
+        return [Question(self.one[wanted].format(phrase), phrase) for phrase in phrases]
+
+
+def _florence(answer: str, question: Question) -> list[Located]:
+    task = marked(question.prompt)
+    return florence(answer, task[0].kind) if task else []
+
+
+GROUNDERS: dict[str, Grounder] = {
+    "florence2": Grounder(
+        {"box": "<CAPTION_TO_PHRASE_GROUNDING>{}", "outline": "<REFERRING_EXPRESSION_SEGMENTATION>{}"},
+        _florence,
+        everything="<OD>",
+    ),
+    "locateanything": Grounder(
+        {"box": "Locate all the instances that match the following description: {}.", "point": "Point to: {}."},
+        lambda answer, question: referred(answer, question.phrase or ""),
+        # as the model was taught it
+        several="Locate all the instances that matches the following description: {}.",
+        between="</c>",
+    ),
+}
+
+
+def grounder_of(family: str) -> Grounder:
+    """That of a family. Raises UsageError for one that locates nothing."""
+    if family not in GROUNDERS:
+        raise UsageError(f"a model of the family {family} locates nothing; expected one of {', '.join(GROUNDERS)}")
+    return GROUNDERS[family]
