@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import gc
+import itertools
+import json
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 mx = pytest.importorskip("mlx.core")
 
+from docai.errors import LimitExceeded, UsageError  # noqa: E402
+from docai.preprocess.inputs import ImageInput  # noqa: E402
 from docai.vlm.blocks import BlockStore  # noqa: E402
 from docai.vlm.engine import Engine  # noqa: E402
 from docai.vlm.generate import Request, RequestImage, Runtime  # noqa: E402
+from docai.vlm.job import Job  # noqa: E402
 from docai.vlm.loading import load_network  # noqa: E402
+from docai.vlm.model import open_model  # noqa: E402
 from docai.vlm.network import Network  # noqa: E402
 from docai.vlm.request import Generation, GenerationOptions  # noqa: E402
 from docai.vlm.scheduler import EngineLimits  # noqa: E402
 from docai.vlm.stream import Pieces  # noqa: E402
+from docai.vlm.thinking import thinking_marks  # noqa: E402
+from docai.vlm.ticket import Ticket  # noqa: E402
 from docai.vlm.tokenizer import Tokenizer  # noqa: E402
 from tests.parity.stored import CASES, case_of, config_of, images_of, weights_of, written  # noqa: E402
-from tests.tiny_checkpoint import byte_level  # noqa: E402
+from tests.tiny_checkpoint import byte_level, tiny_llama, tiny_qwen2_vl  # noqa: E402
 
 
 class Case:
@@ -62,3 +75,318 @@ def test_every_family_says_the_same_alone_and_among_others(case: Case) -> None:
         engine = Engine(case.runtime, limits=EngineLimits(rows=rows))
         same(engine.answers(requests), expected)
         engine.close()
+
+
+# --- what a request can ask for, among others; on two small models
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    tiny_llama(folder / "llama", head_dim=32)
+    tiny_llama(folder / "sliding", model_type="mistral", sliding_window=24)
+    tiny_qwen2_vl(folder / "qwen")
+    return folder
+
+
+class Texts:
+    """A text model with an engine of its own."""
+
+    def __init__(self, folder: Path, rows: int = 8, store: BlockStore | None = None, **limits: Any) -> None:
+        self.model = open_model(str(folder), prefix_cache=0)
+        marks = thinking_marks(self.model.tokenizer)
+        self.runtime = Runtime(self.model.network, Pieces(self.model.tokenizer), marks)
+        self.engine = Engine(self.runtime, store=store, limits=EngineLimits(rows=rows, **limits))
+
+    def request(self, text: str, **options: Any) -> Request:
+        given = GenerationOptions(**{"max_tokens": 24, "loop_guard": False, **options})
+        return Request(self.model.tokenizer.encode(text), options=given, grammar=self.model._grammar(given))
+
+    def alone(self, text: str, **options: Any) -> Generation:
+        return self.runtime.stream(self.request(text, **options)).whole()
+
+
+@pytest.fixture(scope="module")
+def llama(folder: Path) -> Iterator[Texts]:
+    texts = Texts(folder / "llama")
+    yield texts
+    texts.engine.close()
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"kind": {"enum": ["invoice", "receipt"]}, "paid": {"type": "boolean"}},
+    "required": ["kind", "paid"],
+    "additionalProperties": False,
+}
+ASKED: list[dict[str, Any]] = [
+    {},
+    {"max_tokens": 1},
+    {"max_tokens": 60},
+    {"temperature": 1.0, "seed": 1},
+    {"temperature": 0.7, "seed": 2, "top_p": 0.9},
+    {"temperature": 1.5, "seed": 3, "top_k": 5},
+    {"temperature": 1.2, "seed": 4, "min_p": 0.1, "logprobs": 2},
+    {"temperature": 1.0, "seed": 5, "top_k": 5, "top_p": 0.8, "max_tokens": 40},
+    {"repetition_penalty": 1.2},
+    {"temperature": 1.0, "seed": 6, "frequency_penalty": 0.5, "no_repeat_ngram": 3},
+    {"logit_bias": {300: 3.0}},
+    {"logprobs": 3},
+    {"thinking": "on", "thinking_budget": 5},
+    {"kv_bits": 8},
+    {"kv_bits": 4, "temperature": 1.0, "seed": 8},
+    {"kv_window": 16},
+    {"prefill_step": 16, "special_tokens": True},
+]
+
+
+def asked() -> list[tuple[str, dict[str, Any]]]:
+    """Prompts of many lengths with all that can be asked for."""
+    chance = random.Random(5)
+    words = ("a", "list", "of", "some", "words", "that", "come", "in", "any", "order", ",", "1", "2", "3")
+    return [(" ".join(chance.choices(words, k=chance.randrange(1, 90))), options) for options in ASKED * 2]
+
+
+@pytest.mark.parametrize("name", ["llama", "sliding"])
+def test_each_gets_what_it_asks_for(folder: Path, name: str) -> None:
+    texts = Texts(folder / name)
+    cases = [(text, o) for text, o in asked() if name == "llama" or "kv_bits" not in o]
+    expected = [texts.alone(text, **options) for text, options in cases]
+    ours = texts.engine.answers([texts.request(text, **options) for text, options in cases])
+    same(ours, expected)
+    for done, alone in zip(ours, expected, strict=True):
+        assert done.usage == alone.usage
+        assert done.seed == alone.seed
+        assert (done.logprobs is None) == (alone.logprobs is None)
+        for one, other in zip(done.logprobs or (), alone.logprobs or (), strict=True):
+            assert (one.token, [t for t, *_ in one.top]) == (other.token, [t for t, *_ in other.top])
+            assert one.logprob == pytest.approx(other.logprob, abs=1e-3)
+
+
+def test_json_among_others(llama: Texts) -> None:
+    pytest.importorskip("llguidance")
+    cases: list[dict[str, Any]] = [
+        {"json_schema": SCHEMA, "max_tokens": 60},
+        {},
+        {"json_schema": SCHEMA},
+        {"logprobs": 1},
+    ]
+    expected = [llama.alone("Hello", **options) for options in cases]
+    same(llama.engine.answers([llama.request("Hello", **options) for options in cases]), expected)
+    assert set(json.loads(expected[0].text)) == {"kind", "paid"}
+
+
+def test_pieces_come_as_they_are_made(llama: Texts) -> None:
+    tickets = [llama.engine.submit(llama.request(text, max_tokens=40)) for text in ("Hello", "Hello world")]
+    texts = ["".join(piece.text for piece in ticket) for ticket in tickets]
+    assert texts == [ticket.result.text for ticket in tickets]
+    assert list(tickets[0]) == []
+    timings = tickets[1].result.timings
+    assert 0 < timings.first_token_s <= timings.first_token_s + timings.decode_s
+    assert timings.prefill_s > 0
+
+
+def test_stop_strings_and_ends_are_each_request_s_own(llama: Texts) -> None:
+    whole = llama.alone("Hello", max_tokens=40).text
+    (end,), letter = llama.model.tokenizer.stops, llama.model.tokenizer.encode("e")[0]
+    requests = [
+        llama.request("Hello", max_tokens=40, stop=[whole[7:10]]),
+        llama.request("Hello", max_tokens=40, logit_bias={end: 1000.0}),
+        llama.request("Hello", max_tokens=40),
+        llama.request("Hello", max_tokens=400, loop_guard=True, logit_bias={letter: 1000.0}),
+    ]
+    done = llama.engine.answers(requests)
+    assert [d.finish_reason for d in done] == ["stop", "stop", "length", "loop"]
+    assert [d.text for d in done[:3]] == [whole[: whole.index(whole[7:10])], "", whole]
+
+
+def test_cancelling_ends_one_and_no_other(llama: Texts) -> None:
+    tickets = [llama.engine.submit(llama.request("Hello", max_tokens=600)) for _ in range(3)]
+    for ticket in tickets[:2]:
+        next(ticket)
+    tickets[1].close()
+    assert tickets[1].over
+    assert tickets[1].result.finish_reason == "cancelled"
+    assert 0 < len(tickets[1].result.tokens) < 600
+    rest = tickets[0].whole(), tickets[2].whole()
+    assert rest[0].tokens == rest[1].tokens
+    assert len(rest[0].tokens) == 600
+
+
+def test_a_ticket_that_is_let_go_of_cancels(llama: Texts) -> None:
+    outlet = llama.engine.submit(llama.request("Hello", max_tokens=3000))._outlet
+    gc.collect()
+    outlet.wait()
+    assert outlet.over
+
+
+def test_cancelling_in_the_queue_is_at_once(folder: Path) -> None:
+    texts = Texts(folder / "llama", rows=1)
+    running = texts.engine.submit(texts.request("Hello", max_tokens=3000))
+    next(running)
+    waiting = texts.engine.submit(texts.request("Hello"))
+    assert texts.engine.waiting == 1
+    waiting.cancel()
+    assert waiting.over
+    assert texts.engine.waiting == 0
+    assert (waiting.result.finish_reason, waiting.result.tokens) == ("cancelled", ())
+    running.close()
+    texts.engine.close()
+
+
+def test_the_queue_is_bounded_and_clients_take_turns(folder: Path) -> None:
+    texts = Texts(folder / "llama", rows=1, waiting=5)
+    running = texts.engine.submit(texts.request("Hello", max_tokens=3000))
+    next(running)
+    order: list[str] = []
+    tickets = []
+    for client in ("a", "a", "a", "b", "c"):
+        ticket = texts.engine.submit(texts.request("Hello", max_tokens=2), client=client)
+        tickets.append((client, ticket))
+    with pytest.raises(LimitExceeded, match="5 requests are waiting"):
+        texts.engine.submit(texts.request("Hello"))
+    running.close()
+    ends = sorted((ticket.whole(), ticket._result.__self__.clock._last, client)[1:] for client, ticket in tickets)
+    order = [client for _, client in ends]
+    assert order == ["a", "b", "c", "a", "a"]
+    texts.engine.close()
+
+
+def test_memory_decides_who_may_begin(folder: Path) -> None:
+    texts = Texts(folder / "llama", rows=8)
+    budget, request = texts.engine._worker.scheduler.budget, texts.request("Hello", max_tokens=20)
+    job = Job(texts.runtime, request, "", "", 0.0)
+    budget.limit = int(1.5 * budget.needed([job]))
+    tickets = [texts.engine.submit(request) for _ in range(5)]
+    assert len({ticket.whole().tokens for ticket in tickets}) == 1
+    with pytest.raises(LimitExceeded, match="are left beside the weights"):
+        texts.engine.submit(texts.request("Hello", max_tokens=4000))
+    texts.engine.close()
+
+
+def test_an_error_in_one_touches_no_other(folder: Path) -> None:
+    """In its image, in its grammar as it is sampled, in its text as it is delivered."""
+    texts = Texts(folder / "qwen")
+    expected = texts.alone("Hello", max_tokens=30)
+    image_token = texts.model.network.image_tokens[0]
+    image = RequestImage(("x",), ImageInput(np.zeros((16, 96), np.float32), 4, (1, 4, 4)), lambda: fail("image"))
+
+    class Broken:
+        done = False
+
+        def allowed(self, vocab: int) -> Any:
+            return fail("grammar")
+
+        def add(self, token: int) -> None:
+            pass
+
+    bad = [
+        Request([5, *[image_token] * 4, 6], [image], GenerationOptions(max_tokens=5)),
+        replace(texts.request("Hello"), grammar=Broken()),
+        replace(texts.request("Hello"), grammar=type("Late", (Broken,), {"allowed": late})()),
+    ]
+    good = [texts.engine.submit(texts.request("Hello", max_tokens=30)) for _ in range(2)]
+    broken = [texts.engine.submit(request) for request in bad]
+    for ticket, says in zip(broken, ("image", "grammar", "late"), strict=True):
+        with pytest.raises(RuntimeError, match=says):
+            ticket.whole()
+    for ticket in good:
+        same([ticket.whole()], [expected])
+    texts.engine.close()
+
+
+def fail(what: str) -> Any:
+    raise RuntimeError(what)
+
+
+def late(self: Any, vocab: int) -> Any:
+    self.calls = getattr(self, "calls", 0) + 1
+    return None if self.calls < 4 else fail("late")
+
+
+def test_a_step_that_fails_is_tried_again_with_each_by_itself(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = Texts(folder / "llama")
+    cases: list[dict[str, Any]] = [{}, {"temperature": 1.0, "seed": 1, "repetition_penalty": 1.2}, {"logprobs": 1}]
+    expected = [texts.alone("Hello", **options) for options in cases]
+    step, calls = Network.step, []
+
+    def failing(self: Network, tokens: Any, *rest: Any) -> Any:
+        calls.append(tokens.shape[0])
+        if tokens.shape[0] > 1 and len(calls) > 12:
+            fail("out of memory")
+        return step(self, tokens, *rest)
+
+    monkeypatch.setattr(Network, "step", failing)
+    same(texts.engine.answers([texts.request("Hello", **options) for options in cases]), expected)
+    assert max(calls) > 1
+    monkeypatch.setattr(Network, "step", lambda *_: fail("no step"))
+    with pytest.raises(RuntimeError, match="no step"):
+        texts.engine.answers([texts.request("Hello")])
+    monkeypatch.setattr(Network, "step", step)
+    same(texts.engine.answers([texts.request("Hello")]), expected[:1])
+    texts.engine.close()
+
+
+def test_asyncio(llama: Texts) -> None:
+    expected = llama.alone("Hello", max_tokens=30)
+
+    async def read(ticket: Ticket) -> str:
+        return "".join([piece.text async for piece in ticket])
+
+    async def cancelled(ticket: Ticket) -> Generation:
+        task = asyncio.ensure_future(read(ticket))
+        await asyncio.sleep(0.02)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        while not ticket.over:
+            await asyncio.sleep(0.01)
+        return ticket.result
+
+    async def every() -> tuple[list[str], Generation, Generation]:
+        tickets = [llama.engine.submit(llama.request("Hello", max_tokens=30)) for _ in range(3)]
+        long = llama.engine.submit(llama.request("Hello", max_tokens=3000))
+        texts = await asyncio.gather(*map(read, tickets[:2]))
+        return list(texts), await tickets[2].whole_async(), await cancelled(long)
+
+    texts, whole, ended = asyncio.run(every())
+    assert texts == [expected.text] * 2
+    same([whole], [expected])
+    assert ended.finish_reason == "cancelled"
+
+
+def test_closing_ends_what_runs_and_waits(folder: Path) -> None:
+    texts = Texts(folder / "llama", rows=1)
+    tickets = [texts.engine.submit(texts.request("Hello", max_tokens=3000)) for _ in range(2)]
+    next(tickets[0])
+    texts.engine.close()
+    assert [ticket.whole().finish_reason for ticket in tickets] == ["cancelled", "cancelled"]
+    with pytest.raises(UsageError, match="closed"):
+        texts.engine.submit(texts.request("Hello"))
+
+
+def test_an_engine_that_nobody_holds_ends_its_thread(folder: Path) -> None:
+    texts = Texts(folder / "llama")
+    texts.engine.answers([texts.request("Hello")])
+    thread = texts.engine._worker._thread
+    assert thread is not None
+    del texts
+    gc.collect()
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+def test_a_long_prompt_does_not_hold_up_the_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = Texts(folder / "llama")
+    running = texts.engine.submit(texts.request("Hello", max_tokens=200))
+    next(running)
+    events: list[str] = []
+    step, prefill = Network.step, Network.prefill
+    monkeypatch.setattr(Network, "step", lambda *a: (events.append("step"), step(*a))[1])
+    monkeypatch.setattr(Network, "prefill", lambda *a: (events.append("chunk"), prefill(*a))[1])
+    texts.engine.submit(texts.request("word " * 700, max_tokens=2)).whole()
+    running.close()
+    chunks = [n for n, event in enumerate(events) if event == "chunk"]
+    assert len(chunks) > 3
+    assert all("step" in events[a:b] for a, b in itertools.pairwise(chunks))
+    texts.engine.close()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import mlx.core as mx
 
+from docai.vlm.generate import Chosen
 from docai.vlm.job import Job
 from docai.vlm.sample import draw
 
@@ -29,20 +30,21 @@ class Choice:
 def choose(jobs: Sequence[Job | None], logits: mx.array) -> Choice:
     """The next token of each place by scores (B, V); what a free place gets is of no account."""
     tokens = mx.argmax(logits, axis=-1)
-    drawn: dict[int, list[int]] = {}  # top_k -> the places that draw among so many
+    drawn: dict[tuple[int, bool], list[int]] = {}  # the places that draw in the same way
     told: dict[int, Told] = {}
     for place, job in enumerate(jobs):
         if job is None:
             continue
         if not job.plain:
-            chosen = job.choose(logits[place : place + 1])
-            tokens[place : place + 1] = chosen.token.astype(tokens.dtype)
-            if chosen.logprobs is not None:
-                told[place] = chosen.logprobs
+            chosen = _own(job, logits[place : place + 1])
+            if chosen is not None:
+                tokens[place : place + 1] = chosen.token.astype(tokens.dtype)
+                told |= {} if chosen.logprobs is None else {place: chosen.logprobs}
         elif job.sampler.greedy:
             job.sampler.next_key()
         else:
-            drawn.setdefault(job.sampler.options.top_k, []).append(place)
+            options = job.sampler.options  # those who draw among ranked tokens use their noise in another order
+            drawn.setdefault((options.top_k, options.top_p < 1), []).append(place)
     for places in drawn.values():
         tokens = _drawn(jobs, places, logits, tokens)
     told |= _told(jobs, logits, tokens, told)
@@ -50,8 +52,17 @@ def choose(jobs: Sequence[Job | None], logits: mx.array) -> Choice:
     return Choice(tokens, told)
 
 
+def _own(job: Job, logits: mx.array) -> Chosen | None:
+    """What a job chooses by itself; None where that fails, which ends it."""
+    try:
+        return job.choose(logits)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is about this job only
+        job.fail(error)
+        return None
+
+
 def _drawn(jobs: Sequence[Job | None], places: list[int], logits: mx.array, tokens: mx.array) -> mx.array:
-    """`tokens`, with those of places that draw among equally many, each by its own key, temperature and bounds."""
+    """`tokens`, with those of places that draw in the same way, each by its own key, temperature and bounds."""
     samplers = [job.sampler for place in places if (job := jobs[place]) is not None]
     options = [sampler.options for sampler in samplers]
     keys = [sampler.next_key() for sampler in samplers]
@@ -66,7 +77,7 @@ def _drawn(jobs: Sequence[Job | None], places: list[int], logits: mx.array, toke
         rows.astype(mx.float32) / column([o.temperature for o in options]),
         mx.array(keys, dtype=mx.uint32),
         top_k=options[0].top_k,
-        top_p=column(top_p) if min(top_p) < 1 else 1.0,
+        top_p=column(top_p) if top_p[0] < 1 else 1.0,
         min_p=column(min_p) if max(min_p) > 0 else 0.0,
     ).astype(tokens.dtype)
     if everyone:
