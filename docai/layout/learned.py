@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -21,7 +21,8 @@ from docai.layout.detector import Sheet, label_named, plain_name
 from docai.layout.embedded import flow_of
 from docai.layout.families import family_of, labels_of
 from docai.layout.masks import outlines
-from docai.layout.order import reading_order
+from docai.layout.order import columns
+from docai.layout.rows import Rect
 from docai.layout.suppress import Suppression
 from docai.types import Box, Label, Line, Page, PageContent, Point, Region
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 Order = Literal["layout", "plain"]
 _DPI = 144
+_LINE = 0.025  # of the width of all text, which a line is high on pages of usual proportions
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +177,20 @@ def labels_for(names: Sequence[str]) -> tuple[Label, ...]:
 
 def in_order(regions: Sequence[Region], order: Order, lines: Sequence[Line] = ()) -> list[int]:
     """The indices of regions in reading order, for detectors that give none. `lines`: the page's, where known."""
-    ways: dict[Order, Callable[[], list[int]]] = {
-        "layout": lambda: reading_order([region.box for region in regions], flow_of(lines)),
-        "plain": lambda: sorted(range(len(regions)), key=lambda at: _from_top(regions[at])),
-    }
-    return ways[order]()
+    if order == "plain":
+        return sorted(range(len(regions)), key=lambda at: _from_top(regions[at]))
+    flow = flow_of(lines)
+    rects = [flow.rect(region.box) for region in regions]
+    return [at for column in columns(rects, em=_em(rects, [flow.rect(line.box) for line in lines])) for at in column]
+
+
+def _em(regions: Sequence[Rect], lines: Sequence[Rect]) -> float | None:
+    """The height of a line: regions are paragraphs, whose own heights say little of it."""
+    if not regions:
+        return None
+    heights = sorted(bottom - top for _, top, _, bottom in lines or regions)
+    middle = heights[len(heights) // 2]
+    return middle if lines else min(middle, _LINE * (max(r[2] for r in regions) - min(r[0] for r in regions)))
 
 
 def _from_top(region: Region) -> tuple[float, float, str]:
