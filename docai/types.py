@@ -311,7 +311,8 @@ class Block:
 
     `text` is in logical order with lines joined (code keeps its line ends). `level`: 1.. for headings, nesting depth
     for list items. `marker`: a list item's or footnote's own mark, as printed. `source`: `text-layer`, `ocr:<engine>`,
-    `vlm:<model>`. `continues`: this block goes on from the one before it (over a column or page border).
+    `vlm:<model>`. `continues`: this block goes on from the one before it (over a column or page border). `verdict`:
+    what a check of a model's answer found (`docai.ocr.guard`); empty where there was none.
     """
 
     id: str  # unique in the document: "p3-b12"
@@ -326,6 +327,7 @@ class Block:
     confidence: float | None = None
     source: str = "text-layer"
     continues: bool = False
+    verdict: str = ""
     children: tuple[Block, ...] = ()  # a figure's or table's caption, the names of a figure's parts
 
     @property

@@ -30,7 +30,7 @@ from docai.vlm.families import family_of  # noqa: E402
 from docai.vlm.families.falcon_ocr import CATEGORIES, FAMILY  # noqa: E402
 from docai.vlm.images import falcon_images  # noqa: E402
 from docai.vlm.loading import load_network  # noqa: E402
-from docai.vlm.model import Model, open_model  # noqa: E402
+from docai.vlm.model import Model, as_messages, open_model  # noqa: E402
 from docai.vlm.network import Network  # noqa: E402
 from docai.vlm.prompt import render  # noqa: E402
 from docai.vlm.request import GenerationOptions  # noqa: E402
@@ -181,11 +181,8 @@ def test_other_words_and_none(falcon: Model) -> None:
 
 def test_an_image_is_framed_by_its_tokens(falcon: Model) -> None:
     rgb = np.full((64, 96, 3), 200, np.uint8)
-    read: list[Any] = []
-    falcon._runtime.stream, stream = lambda request, **_: read.append(request), falcon._runtime.stream  # type: ignore[method-assign, assignment, return-value]
-    falcon.stream("table", [rgb])
-    falcon._runtime.stream = stream  # type: ignore[method-assign]
-    tokens = [falcon.tokenizer.token(number) for number in read[0].ids]
+    asked = falcon.request(as_messages("table", 1), [rgb], GenerationOptions())
+    tokens = [falcon.tokenizer.token(number) for number in asked.ids]
     assert tokens[:6] == ["<|image_cls|>", *(f"<|image_reg_{n}|>" for n in range(1, 5)), "<|image|>"]
     assert tokens.count("<|image|>") == 24
     assert tokens[5 + 24] == "<|end_of_image|>"

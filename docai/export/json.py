@@ -113,6 +113,7 @@ def block_json(block: Block) -> dict[str, Any]:
         "marker": block.marker,
         "level": block.level,
         "continues": block.continues,
+        "verdict": block.verdict,
         "score": maybe_number(region.score),
         "order": region.order,
         "polygon": [[number(x), number(y)] for x, y in region.polygon or ()],
@@ -257,6 +258,7 @@ def block_from(said: Mapping[str, Any]) -> Block:
         confidence=said["confidence"],
         source=said["source"],
         continues=said.get("continues", False),
+        verdict=said.get("verdict", ""),
         children=tuple(block_from(child) for child in said.get("children", ())),
     )
 

@@ -110,7 +110,7 @@ def _read_areas(page: Page, areas: Sequence[Box], options: ReadOptions) -> tuple
     pixels = page.pixels(options.dpi or DPI) if areas else None
     for group in grouped(areas, _NEAR * page.height):
         assert pixels is not None
-        read = _read_part(page, pixels, union(group), options.engine)
+        read = read_part(page, pixels, union(group), options.engine)
         wanted = [grow(area, _MARGIN * page.height) for area in group]
         lines += [line for line in read.lines if any(inside(line.box, area) > 0.5 for area in wanted)]
         reasons |= dict.fromkeys((*read.reasons, *confidence_reasons(read)))
@@ -128,7 +128,7 @@ def grouped(boxes: Sequence[Box], near: float) -> list[list[Box]]:
     return groups
 
 
-def _read_part(page: Page, pixels: NDArray[np.uint8], part: Box, engine: Recognizer) -> Recognised:
+def read_part(page: Page, pixels: NDArray[np.uint8], part: Box, engine: Recognizer) -> Recognised:
     """What an engine reads in a part of the upright page, in the page's unit."""
     scale = pixels.shape[1] / page.width
     reach = clip(grow(part, _MARGIN * page.height), page.box)

@@ -49,7 +49,7 @@ class Model:
         self.name, self.network, self.family, self.tokenizer = name, network, family, tokenizer
         self._processor = processor
         self._features: FeatureCache[tuple[ImageInput, ImageFeatures]] = FeatureCache(feature_cache)
-        self._runtime = Runtime(network, Pieces(tokenizer), thinking_marks(tokenizer), PrefixStore(prefix_cache))
+        self.runtime = Runtime(network, Pieces(tokenizer), thinking_marks(tokenizer), PrefixStore(prefix_cache))
         self._vocabulary: Vocabulary | None = None
 
     @property
@@ -60,7 +60,7 @@ class Model:
     @property
     def context(self) -> int:
         """The longest prompt and answer together, in tokens."""
-        return self._runtime.context
+        return self.runtime.context
 
     @property
     def feature_counts(self) -> CacheCounts:
@@ -70,7 +70,7 @@ class Model:
     def clear(self) -> None:
         """Forget all features and prompts."""
         self._features.clear()
-        self._runtime.prefixes.clear()
+        self.runtime.prefixes.clear()
         mx.clear_cache()
 
     def generate(
@@ -115,6 +115,19 @@ class Model:
     ) -> Stream:
         """The next turn of a conversation; `stream` with its options in one."""
         started = time.perf_counter()
+        asked = self.request(messages, images, options, template=template, tools=tools)
+        return self.runtime.stream(asked, started=started)
+
+    def request(
+        self,
+        messages: Sequence[Message],
+        images: Sequence[PictureLike],
+        options: GenerationOptions,
+        *,
+        template: bool = True,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Request:
+        """What `answer` asks; an engine over `runtime` answers many of them at once."""
         if images and not self.sees:
             raise UsageError(f"model {self.name} was loaded without a vision tower (text-only checkpoint)")
         if options.beams > 1:
@@ -123,7 +136,7 @@ class Model:
         said = _thinking(options)
         text = render(messages, self.tokenizer, self.family.prompt, template=template, tools=tools, **said)
         ids = encode(text, [image.input for image in taken], self.tokenizer, self.family.prompt)
-        return self._runtime.stream(Request(ids, taken, options, self._grammar(options)), started=started)
+        return Request(ids, taken, options, self._grammar(options))
 
     def _image(self, picture: Picture, most: int | None) -> RequestImage:
         """A picture of a request: what the cache has of it, or what the processor makes of it."""
