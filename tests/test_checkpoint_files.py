@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import struct
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from docai.checkpoint.checkpoint import read_checkpoint
@@ -130,6 +133,17 @@ class TestHeaders:
     def test_a_broken_entry_is_named(self, tmp_path: Path, value: Any) -> None:
         with pytest.raises(CheckpointError, match=r"header is corrupt.*\bw\b"):
             read_header(raw(tmp_path / "x", {"w": value}, b"\0" * 8))
+
+    @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), min_size=1, max_size=4))
+    def test_damage_is_no_mistake_of_ours(self, tmp_path: Path, damage: list[tuple[int, int]]) -> None:
+        path = raw(tmp_path / "x", {"w": TENSOR, "__metadata__": {"format": "pt"}}, b"\0" * 8)
+        data = bytearray(path.read_bytes())
+        for at, value in damage:
+            data[at % len(data)] = value
+        path.write_bytes(data)
+        with contextlib.suppress(CheckpointError):
+            read_header(path)
 
     def test_a_cut_off_file_is_told_with_both_ends(self, tmp_path: Path) -> None:
         path = raw(tmp_path / "x", {"w": TENSOR}, b"\0" * 7)

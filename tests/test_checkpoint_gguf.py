@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import struct
@@ -14,6 +15,8 @@ pytest.importorskip("mlx.core")
 
 import mlx.core as mx
 import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 import docai
@@ -235,6 +238,22 @@ class TestBroken:
         for name in "ab":
             write_gguf(tmp_path / f"{name}.gguf", FIELDS, {})
         self.told(tmp_path, r"holds a\.gguf, b\.gguf: name one of them")
+
+    def test_senseless_metadata(self, tmp_path: Path) -> None:
+        write_gguf(tmp_path / "x.gguf", {**FIELDS, "llama.attention.head_count": 0}, {})
+        self.told(tmp_path / "x.gguf", "its metadata describes no network")
+
+    @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(st.lists(st.tuples(st.integers(0, 2600), st.integers(0, 255)), min_size=1, max_size=4))
+    def test_damage_is_no_mistake_of_ours(self, tmp_path: Path, damage: list[tuple[int, int]]) -> None:
+        path = tmp_path / "x.gguf"
+        write_gguf(path, FIELDS, {"output_norm.weight": (np.ones(DIMS, np.float32), "F32")})
+        data = bytearray(path.read_bytes())
+        for at, value in damage:
+            data[at % len(data)] = value
+        path.write_bytes(data)
+        with contextlib.suppress(CheckpointError):
+            read_checkpoint(path)
 
     def test_missing_metadata(self, tmp_path: Path) -> None:
         write_gguf(tmp_path / "x.gguf", {k: v for k, v in FIELDS.items() if "block_count" not in k}, {})

@@ -352,3 +352,22 @@ def test_unknown_types_name_what_is_supported(tmp_path: Path) -> None:
     save(tmp_path, llama(), {**CONFIG, "model_type": "got_ocr2"})
     with pytest.raises(CheckpointError, match=r"'got_ocr2' \(GOT-OCR 2\.0\) is not supported yet; supported: "):
         show_model(str(folder), LoadOptions())
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("num_hidden_layers", 10**9, "num_hidden_layers = 1000000000; expected a few dozen"),
+        ("num_hidden_layers", "two", "describes no network"),
+        ("num_attention_heads", 0, "describes no network"),
+        ("hidden_size", -64, "describes no network"),
+        ("rms_norm_eps", [], "describes no network"),
+        ("rope_scaling", {"rope_type": "llama3"}, "describes no network"),
+        ("head_dim", 10**7, "of another shape"),
+        ("vocab_size", None, "expected a field 'vocab_size', found none"),
+    ],
+)
+def test_senseless_configs_are_told(tmp_path: Path, field: str, value: Any, says: str) -> None:
+    folder = save(tmp_path, llama(), {**CONFIG, field: value})
+    with pytest.raises(CheckpointError, match=re.escape(says)):
+        show_model(str(folder), LoadOptions())

@@ -41,7 +41,10 @@ class _Header:
 def read_gguf(path: Path, name: str) -> Checkpoint:
     """A GGUF file as a checkpoint: its metadata as config and tokenizer. Raises CheckpointError."""
     header = _read_header(path)
-    config = _config(path, header)
+    try:
+        config = _config(path, header)
+    except (TypeError, ValueError, ArithmeticError, struct.error) as error:
+        raise CheckpointError(f"{path}: its metadata describes no network: {error}") from error
     tensors: dict[str, TensorInfo] = {}
     modules: dict[str, Quantization | None] = {}
     for tensor, (shape, kind, offset) in header.tensors.items():
@@ -217,7 +220,8 @@ class _Reader:
             key = self._string()
             fields[key] = self._value(self._one("I"))
         table = [self._tensor() for _ in range(tensor_count)]
-        alignment = int(fields.get("general.alignment", 32)) or 32
+        alignment = fields.get("general.alignment")
+        alignment = alignment if isinstance(alignment, int) and alignment > 0 else 32
         start = -(-self._file.tell() // alignment) * alignment
         return _Header(fields, {name: (shape, kind, start + offset) for name, shape, kind, offset in table})
 

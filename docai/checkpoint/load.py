@@ -74,7 +74,10 @@ def has_part(checkpoint: Checkpoint, rules: Rules, spec: Any, prefix: str) -> bo
 
 def _apply(checkpoint: Checkpoint, rules: Rules, dialect: str, spec: Any) -> WeightMap:
     how = checkpoint.quantization
-    chosen = rules[dialect](spec) if dialect in rules else ()
+    try:
+        chosen = rules[dialect](spec) if dialect in rules else ()
+    except (TypeError, ValueError, LookupError) as error:  # sizes of a strange config
+        raise CheckpointError(f"{checkpoint.name}: its config.json has no weight rules ({error})") from error
     return apply_rules(checkpoint.tensors, (*checkpoint.rules, *chosen), how.of if how else lambda _: None)
 
 

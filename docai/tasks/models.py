@@ -140,10 +140,11 @@ class Resolved:
     def of(cls, checkpoint: Checkpoint) -> Resolved:
         """Raises CheckpointError where the tensors are not those of the spec; DependencyMissing without MLX."""
         require_mlx()
-        from docai.vlm.loading import build_network, resolve
+        from docai.vlm.loading import build_network, resolve, sensible
 
         family, spec = resolve(checkpoint)
-        network = build_network(spec)
+        with sensible(checkpoint):
+            network = build_network(spec)
         return cls(family, spec, network, map_weights(checkpoint, family.rules, spec, shapes_of(network)))
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from docai.checkpoint.backend import on_gpu
 from docai.checkpoint.checkpoint import Checkpoint, read_checkpoint
@@ -18,6 +19,7 @@ from docai.vlm.families import Family, family_of
 from docai.vlm.network import Network
 from docai.vlm.spec import ModelSpec
 
+_MOST_LAYERS = 10_000
 _LOG = logging.getLogger(__name__)
 
 AnySpec: TypeAlias = ModelSpec | EncDecSpec
@@ -30,6 +32,12 @@ def resolve(checkpoint: Checkpoint) -> tuple[Family, AnySpec]:
     A family that has text-only checkpoints takes one without vision tensors as such; for another it is an error that
     names the tower. Raises CheckpointError.
     """
+    with sensible(checkpoint):
+        _check_depth(checkpoint, checkpoint.config)
+        return _resolved(checkpoint)
+
+
+def _resolved(checkpoint: Checkpoint) -> tuple[Family, AnySpec]:
     family = family_of(checkpoint.config)
     spec = family.spec(Config(checkpoint.config))
     if spec.vision is None or has_part(checkpoint, family.rules, spec, "vision."):
@@ -39,6 +47,26 @@ def resolve(checkpoint: Checkpoint) -> tuple[Family, AnySpec]:
             f"{checkpoint.name}: expected the weights of a vision tower, as its config describes one; found none"
         )
     return family, family.spec(Config({**checkpoint.config, "vision_config": None}))
+
+
+@contextlib.contextmanager
+def sensible(checkpoint: Checkpoint) -> Iterator[None]:
+    """What fails within is said to be the config's fault: its values come from strangers, and can be anything."""
+    try:
+        yield
+    except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, MemoryError) as error:
+        raise CheckpointError(
+            f"{checkpoint.name}: its config.json describes no network ({type(error).__name__}: {error})"
+        ) from error
+
+
+def _check_depth(checkpoint: Checkpoint, values: Mapping[str, Any]) -> None:
+    """Raise CheckpointError for so many layers that their description alone could fill the memory."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            _check_depth(checkpoint, value)
+        elif isinstance(value, int | float) and ("layers" in name or "depth" in name) and value > _MOST_LAYERS:
+            raise CheckpointError(f"{checkpoint.name}: config.json says {name} = {value}; expected a few dozen")
 
 
 def build_network(spec: AnySpec) -> AnyNetwork:
@@ -57,7 +85,8 @@ def load_network(
     remarks = (said for part, said in family.remarks.items() if any(part in name for name in names))
     for notice in (*spec.notices, *remarks):
         _LOG.warning("%s: %s", checkpoint.name, notice)
-    network = build_network(spec)
+    with sensible(checkpoint):
+        network = build_network(spec)
     load_into(network, checkpoint, family.rules, spec, dtype=dtype, on_progress=on_progress)
     if not on_gpu():
         suit_cpu(network)
