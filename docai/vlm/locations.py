@@ -41,10 +41,10 @@ _INSTANCE = re.compile(r"<poly>(.*?)</poly>")
 _RING = re.compile(r"((?:<loc_\d+>)+)(?:<sep>|$)")
 # Phrases of a caption that are no thing, from the model's own processor.
 _PRONOUNS = """
-it I me mine you your yours he him his she her hers they them their theirs one oneself we us our ours its myself yourself
-himself herself itself ourselves yourselves themselves this that these those who whom whose which what all another any
-anybody anyone anything each everybody everyone everything few many nobody none several some somebody someone something
-image images the a an lots"""
+it I me mine you your yours he him his she her hers they them their theirs one oneself we us our ours its myself
+yourself himself herself itself ourselves yourselves themselves this that these those who whom whose which what all
+another any anybody anyone anything each everybody everyone everything few many nobody none several some somebody
+someone something image images the a an lots"""
 _PAIRS = {"each other", "one another", "the image", "a group", "other objects", "a set"}
 _NO_THINGS = frozenset(_PRONOUNS.split()) | _PAIRS
 
