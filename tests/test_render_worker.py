@@ -112,7 +112,7 @@ def test_a_page_that_is_read_ahead_reads_the_same(tiny_pdf: bytes) -> None:
 
 
 def test_a_hang_while_a_page_is_read_ahead_costs_that_page_only(tiny_pdf: bytes) -> None:
-    with open_document(tiny_pdf, limits=Limits(page_seconds=0.5)) as source:
+    with open_document(tiny_pdf), open_document(tiny_pdf, limits=Limits(page_seconds=1)) as source:  # once it runs
         worker = shared_worker()
         assert worker._process is not None
         os.kill(worker._process.pid, signal.SIGSTOP)
@@ -131,6 +131,17 @@ def test_a_crash_while_a_page_is_read_ahead_is_told_once(tiny_pdf: bytes) -> Non
         with pytest.raises(InputError, match="page 2"):
             source.content(1)
         assert source.content(1).glyphs is not None
+
+
+def test_a_page_that_is_read_ahead_does_not_hold_up_the_end(tiny_pdf: bytes) -> None:
+    source, worker = open_document(tiny_pdf, limits=Limits(page_seconds=60)), shared_worker()
+    assert worker._process is not None
+    os.kill(worker._process.pid, signal.SIGSTOP)
+    worker.call_ahead(ahead(source, 1), seconds=30)
+    start = time.monotonic()
+    source.close()
+    assert time.monotonic() - start < 30
+    assert source.page(0).size == (300.0, 200.0)
 
 
 def test_a_hang_while_a_page_is_read_ahead_is_no_other_page_s(tiny_pdf: bytes) -> None:

@@ -21,6 +21,7 @@ from docai.render import wire
 
 _RECYCLE = 2_000  # requests after which a fresh process takes over, so that native leaks do not add up
 _PIPE = 1 << 20  # bytes that fit in a pipe at once: pages are megabytes
+_LINGER = 1.0  # seconds that closing a document waits for a page that was read ahead and is not wanted
 _LONGEST_MESSAGE = 500
 
 
@@ -118,6 +119,7 @@ class Worker:
     def forget(self, document: int, generation: int, *, seconds: float) -> None:
         """Close a document if the process that opened it still lives. Trouble is left to the next call to tell."""
         with self._lock, contextlib.suppress(InputError, InternalError):
+            self._make_way({}, min(seconds, _LINGER))
             if generation == self.generation and self._process is not None and self._process.poll() is None:
                 self.call({"do": "close", "document": document}, seconds=seconds)
                 self._ahead = None
