@@ -105,6 +105,7 @@ class Page:
     source: str
     rotation: int = 0
     skew: float = 0.0
+    time: float | None = None  # of a frame of a video: seconds from its beginning
     render: PixelSource | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -417,3 +418,6 @@ class Limits:
     max_pages: int | None = 5000
     max_pixels: int = 64_000_000  # of one page: PDFs are rendered smaller, images refused
     page_seconds: float = 120.0  # for opening a file or rendering or reading one page in the library that decodes it
+    max_video_seconds: float = 4 * 3600.0
+    max_decoded_frames: int = 1_000_000  # of one video
+    video_fps: float = 2.0  # how often a second a video is looked at

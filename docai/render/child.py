@@ -79,6 +79,10 @@ def _opener(kind: str) -> Any:
         from docai.render.pdf import PdfFile
 
         return PdfFile
+    if kind == "video":
+        from docai.render.video import VideoFile
+
+        return VideoFile
     from docai.render.image import ImageFileSource
 
     return ImageFileSource
@@ -107,6 +111,16 @@ def answer(documents: Documents, request: dict[str, Any], parts: list[memoryview
             pixels = turn(documents.get(number).pixels(index, request["dpi"]), request["rotation"], request["skew"])
             described, part = wire.pack_array(pixels)
             return {"array": described}, [part]
+        case "times":
+            described, part = wire.pack_array(documents.get(number).timeline.times)
+            return {"array": described}, [part]
+        case "frame":
+            described, part = wire.pack_array(documents.get(number).frame(index, request["most"]))
+            return {"array": described}, [part]
+        case "thumbs":
+            asked = request["indices"], request["width"], request["height"], request["seconds"]
+            described, part = wire.pack_array(documents.get(number).thumbs(*asked))
+            return {"array": described}, [part]
         case "page_pdf":
             return {}, [documents.get(number).page_pdf(index)]
         case "with_layer":
@@ -120,6 +134,7 @@ def _describe(document: Any) -> dict[str, Any]:
         "metadata": document.metadata,
         "outline": document.outline,
         "notes": document.notes,
+        "seconds": getattr(document, "seconds", 0.0),
     }
 
 

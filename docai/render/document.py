@@ -1,4 +1,4 @@
-"""Open documents: `Source` is a PDF or an image file, decoded in a process of its own."""
+"""Open documents: `Source` is a PDF or an image file, decoded in a process of its own. `Video` is one of its kinds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from docai.errors import InputError, LimitExceeded
 from docai.render import wire
-from docai.render.inputs import InputFile, check_kind
+from docai.render.inputs import InputFile, Kind, check_kind
 from docai.render.worker import Forgotten, new_number, shared_worker
 from docai.types import Box, Font, Glyphs, Limits, Link, OutlineItem, Page, PageContent, Rule
 
@@ -27,27 +27,37 @@ def open_document(
     limits: Limits | None = None,
     name: str | None = None,
 ) -> Source:
-    """Open a PDF or an image: a path, its bytes, or an `InputFile`.
+    """Open a PDF, an image or a recording: a path, its bytes, or an `InputFile`.
 
     Raises InputError (missing, empty, corrupt, of another kind), PasswordError or LimitExceeded.
     """
-    if isinstance(source, InputFile):
-        file = source
-    elif isinstance(source, bytes):
-        file = InputFile(None, None, name or "document", source)
-    else:
-        file = InputFile(Path(source), None, name or str(source), None)
+    file = input_file(source, name or "document")
+    head, _ = file.head_and_size()
+    if head and check_kind(head, file.name) == "video":
+        from docai.render.recording import Recording
+
+        return Recording(file, limits or Limits())
     return Source(file, password, limits or Limits())
+
+
+def input_file(source: str | Path | bytes | InputFile, name: str) -> InputFile:
+    """What may name a document, as a file; `name` is for bytes."""
+    if isinstance(source, InputFile):
+        return source
+    if isinstance(source, bytes):
+        return InputFile(None, None, name, source)
+    return InputFile(Path(source), None, str(source), None)
 
 
 class Source:
     """A document that is open for reading. Close it, or use it as a context manager; a closed one opens again on use.
 
-    `name` as the user gave it; `kind` is `pdf` or `image`; `notes` are things worth telling (only the first frame of
-    an animation is read, ...). A page that cannot be read raises its error and leaves the others readable.
+    `name` as the user gave it; `kind` is `pdf`, `image` or `video`, which has `seconds`; `notes` are things worth
+    telling (only the first frame of an animation is read, ...). A page that cannot be read raises its error and leaves
+    the others readable.
     """
 
-    def __init__(self, file: InputFile, password: str | None, limits: Limits) -> None:
+    def __init__(self, file: InputFile, password: str | None, limits: Limits, kind: Kind | None = None) -> None:
         self.name = file.name
         self._file, self._password, self._limits = file, password, limits
         head, size = file.head_and_size()
@@ -57,12 +67,13 @@ class Source:
             raise LimitExceeded(
                 f"{self.name}: {size} bytes exceed the limit of {limits.max_bytes}; raise it with --max-bytes"
             )
-        self.kind = check_kind(head, self.name)
+        self.kind = kind or check_kind(head, self.name)
         self._worker, self._number = shared_worker(), new_number()
         self._generation = -1
         self._last_read = -2  # no page: none comes right behind it
         described = self._open()
         self.page_count = int(described["page_count"])
+        self.seconds = float(described["seconds"])
         self.metadata: dict[str, str] = {str(k): str(v) for k, v in described["metadata"].items()}
         self.outline = tuple(OutlineItem(str(t), int(n), p) for t, n, p in described["outline"])
         self.notes: tuple[str, ...] = tuple(map(str, described["notes"]))
@@ -155,6 +166,12 @@ class Source:
         index = request["index"]
         if not 0 <= index < self.page_count:
             raise IndexError(f"page {index} of {self.page_count}")
+        return self._call(request, parts, seconds, f"page {index + 1}")
+
+    def _call(
+        self, request: dict[str, Any], parts: wire.Parts, seconds: float | None, place: str
+    ) -> tuple[dict[str, Any], list[memoryview]]:
+        """Ask the decoding process, which may have to open the document again. `place` is named in errors."""
         if self._generation != self._worker.generation:
             self._open()
         request = {**request, "document": self._number}
@@ -166,7 +183,7 @@ class Source:
                 self._open()
                 return self._worker.call(request, parts, seconds=seconds)
         except InputError as error:
-            raise type(error)(f"{self.name}, page {index + 1}: {error}") from error
+            raise type(error)(f"{self.name}, {place}: {error}") from error
 
 
 def _content(said: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> PageContent:

@@ -16,6 +16,7 @@ from docai.errors import InputError
 _PHOTOS = (".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".gif", ".webp", ".heic", ".heif", ".avif", ".jp2", ".j2k", ".jpx")
 _SCANS = (".tif", ".tiff", ".bmp", ".dib", ".ppm", ".pgm", ".pbm", ".pnm", ".pcx", ".tga", ".ico")
 SUFFIXES = frozenset({".pdf", *_PHOTOS, *_SCANS})
+_MOVIES = (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".mts", ".m2ts", ".wmv", ".flv", ".ogv")
 _TEXTS = (".doc", ".docx", ".docm", ".odt", ".rtf", ".epub", ".pages")
 _SHEETS_AND_SLIDES = (".xls", ".xlsx", ".ods", ".numbers", ".ppt", ".pptx", ".odp", ".key")
 _OFFICE_SUFFIXES = frozenset({*_TEXTS, *_SHEETS_AND_SLIDES})
@@ -33,7 +34,35 @@ _NOT_READ = (  # how files begin, in lower case, that docai does not read; and w
     (b"\x1f\x8b", "compressed files are not read; unpack it first"),
 )
 
-Kind = Literal["pdf", "image"]
+# How videos begin: the offset of some bytes, and the bytes. Pictures in the container of MP4 are told by their brand.
+_VIDEO_MARKS = (
+    (0, b"\x1a\x45\xdf\xa3"),  # Matroska, WebM
+    (8, b"AVI "),
+    (0, b"FLV\x01"),
+    (0, b"OggS"),
+    (0, b"\x30\x26\xb2\x75\x8e\x66\xcf\x11"),  # ASF, WMV
+    (0, b"\x00\x00\x01\xba"),  # MPEG program stream
+    (0, b"\x06\x0e\x2b\x34\x02\x05\x01\x01"),  # MXF
+    (0, b"DKIF"),  # IVF
+    (0, b"YUV4MPEG2 "),
+)
+_PICTURE_BRANDS = (
+    b"hei",
+    b"hev",
+    b"mif1",
+    b"msf1",
+    b"avif",
+    b"avis",
+    b"jxl ",
+    b"jp2",
+    b"jpx",
+    b"jpm",
+    b"crx ",
+    b"miaf",
+)
+_MOVIE_ATOMS = (b"moov", b"mdat", b"wide", b"free", b"skip", b"pnot")  # of files without a brand (QuickTime)
+
+Kind = Literal["pdf", "image", "video"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +165,21 @@ def _read_most(stream: BinaryIO, max_bytes: int | None) -> bytes:
     return stream.read(-1 if max_bytes is None else max_bytes + 1)
 
 
+def is_video(head: bytes) -> bool:
+    """Whether a file that begins so is a video (or sound, which shares its containers)."""
+    box, brand = head[4:8], head[8:12].lower()
+    if box == b"ftyp":
+        return not brand.startswith(_PICTURE_BRANDS)
+    transport = len(head) > 188 and head[0] == head[188] == 0x47  # MPEG transport stream: packets of 188 bytes
+    return box in _MOVIE_ATOMS or transport or any(head[at:].startswith(mark) for at, mark in _VIDEO_MARKS)
+
+
 def check_kind(head: bytes, name: str) -> Kind:
-    """`pdf` or `image` by content. Raises InputError for what docai does not read, saying what to do."""
+    """`pdf`, `image` or `video` by content. Raises InputError for what docai does not read, saying what to do."""
     if b"%PDF-" in head[:1024]:
         return "pdf"
+    if is_video(head) or Path(name).suffix.lower() in _MOVIES:  # what is wrong with it is said of a video
+        return "video"
     for start, what in _NOT_READ:
         if head.removeprefix(b"\xef\xbb\xbf").lstrip().lower().startswith(start):
             raise InputError(f"{name}: {what}")

@@ -23,7 +23,7 @@ _HEAD = struct.Struct("<II")
 _MOST_HEADER = 64 << 20
 _MOST_BYTES = 2 << 30  # of all parts
 _CHUNK = 1 << 20
-_DTYPES = frozenset({"uint8", "uint32", "int16", "int32", "float32"})
+_DTYPES = frozenset({"uint8", "uint32", "int16", "int32", "float32", "float64"})
 
 Parts = Sequence[bytes | memoryview]
 
