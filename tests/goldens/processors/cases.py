@@ -129,6 +129,21 @@ CASES = {
         {**COMMON, **CLIP, "resample": 3, "patch_size": {"height": 28, "width": 28}, "size": {"longest_edge": 700}},
         {"vision_config": {"model_type": "pixtral", "patch_size": 14}, "spatial_merge_size": 2},
     ),
+    "florence2": Case(
+        "microsoft/Florence-2-base",
+        "clip.image_processing_pil_clip.CLIPImageProcessorPil",
+        images.florence_images(),
+        {
+            **COMMON,
+            "image_mean": [0.485, 0.456, 0.406],
+            "image_std": [0.229, 0.224, 0.225],
+            "resample": 3,
+            "do_center_crop": False,
+            "size": {"height": 768, "width": 768},
+            "crop_size": {"height": 768, "width": 768},
+        },
+        sizes=((1, 90), (33, 77), (480, 701), (1200, 250), (768, 768)),
+    ),
     "falcon_ocr": Case(
         "tiiuae/Falcon-OCR",
         "mlx_vlm.falcon_ocr.processing_falcon_ocr.preprocess_image",
