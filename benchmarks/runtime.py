@@ -1,6 +1,6 @@
 """docai's model runtime against mlx-vlm and mlx-lm, on the same random weights of full size, in one run.
 
-    python benchmarks/runtime.py MODEL... [--bits 4] [--prompt 512] [--tokens 128] [--rounds 3] [--folder DIR]
+    python benchmarks/runtime.py MODEL... [--bits 4] [--prompt 512] [--tokens 128] [--rounds 3] [--no-images] [--folder DIR]
 
 Needs mlx-vlm and mlx-lm beside docai. A checkpoint in MLX's layout is made in DIR once; then each side loads it in a
 process of its own, in turn, and prints a JSON object: seconds to load, tokens a second of reading a prompt and of
@@ -186,7 +186,7 @@ def mlx_vlm_side(folder: Path) -> Side:
 SIDES: dict[str, Callable[[Path], Side]] = {"docai": docai_side, "mlx_lm": mlx_lm_side, "mlx_vlm": mlx_vlm_side}
 
 
-def measure(side: str, folder: Path, prompt: int, tokens: int, rounds: int) -> dict[str, float]:
+def measure(side: str, folder: Path, prompt: int, tokens: int, rounds: int, images: bool) -> dict[str, float]:
     """The figures of one side, in this process."""
     if side == "docai":
         from docai.checkpoint.backend import require_mlx
@@ -202,7 +202,7 @@ def measure(side: str, folder: Path, prompt: int, tokens: int, rounds: int) -> d
         ids = [(7 * i + number) % 1000 + 10 for i in range(prompt)]
         start = time.perf_counter()
         marks = [time.perf_counter() - start for _ in answer(ids, tokens)]
-        if see is not None:
+        if see is not None and images:
             begun = time.perf_counter()
             see()
             figures["image_ms"].append(1000 * (time.perf_counter() - begun))
@@ -219,6 +219,7 @@ def compare(name: str, folder: Path, options: argparse.Namespace) -> None:
     for side in ("docai", peer) * options.turns:
         command = [sys.executable, __file__, name, "--side", side, "--folder", str(folder), "--prompt", options.prompt]
         command += ["--tokens", options.tokens, "--rounds", options.rounds]
+        command += [] if options.images else ["--no-images"]
         done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
         if done.returncode:
             sys.exit(f"{side} failed ({done.returncode}):\n{done.stdout[-500:]}{done.stderr[-3000:]}")
@@ -248,11 +249,12 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--images", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.side:
-        put(**measure(options.side, options.folder, options.prompt, options.tokens, options.rounds))
+        put(**measure(options.side, options.folder, options.prompt, options.tokens, options.rounds, options.images))
         return
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         for name in options.models:

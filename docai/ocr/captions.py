@@ -85,7 +85,8 @@ def _names_parts(block: Block) -> bool:
 
 def _near(a: Block, b: Block) -> bool:
     """Whether blocks stand one below the other, or side by side, with little white between them."""
-    size = max((line.size or line.box.height for block in (a, b) for line in block.lines[:1]), default=0.0)
+    sizes = [line.size or line.box.height for block in (a, b) for line in block.lines[:1]]
+    size = max(sizes, default=min(a.box.height, b.box.height))  # of a model's answer the lines are not known
     in_line = x_overlap(a.box, b.box) > 0.3 or y_overlap(a.box, b.box) > 0.5
     return in_line and _distance(a.box, b.box) <= _REACH * size
 

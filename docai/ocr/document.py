@@ -136,7 +136,7 @@ def with_levels(pages: Sequence[PageResult]) -> tuple[PageResult, ...]:
         return tuple(pages)
     first = 2 if any(b.label is Label.TITLE for b in headings) else 1
     ranks = _style_ranks([b for b in headings if b.label is Label.HEADING])
-    levels = {b.id: _level(b, first, ranks) for b in headings}
+    levels = {b.id: b.level or _level(b, first, ranks) for b in headings}  # a model may have said it
     return tuple(
         replace(page, blocks=tuple(replace(b, level=levels[b.id]) if b.id in levels else b for b in page.blocks))
         for page in pages
