@@ -1,0 +1,96 @@
+"""Models are asked about many pictures. Who asks does not know whether they answer one by one or together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from docai.vlm.request import Generation, GenerationOptions
+
+if TYPE_CHECKING:
+    from docai.types import RGB
+    from docai.vlm.model import Model
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """A prompt about one picture. `most`: tokens of the answer, where the options do not say it."""
+
+    prompt: str
+    pixels: RGB
+    most: int
+
+
+class Asker(Protocol):
+    """Answers questions. `name` goes into the source of what it says; `family` tells how it is asked.
+
+    `together`: how many pages' questions it likes to have at once.
+    """
+
+    name: str
+    family: str
+    together: int
+
+    def ask(self, questions: Sequence[Question]) -> Iterator[tuple[int, Generation]]:
+        """The answers as they come, each with the place of its question."""
+        ...
+
+
+class OneByOne:
+    """Asks a model one question after the other, those about pictures of like size together.
+
+    So memory that one took is what the next one needs.
+    """
+
+    together = 1
+
+    def __init__(self, model: Model, options: GenerationOptions) -> None:
+        self.name, self.family = model.name, model.family.name
+        self._model, self._options = model, options
+
+    def ask(self, questions: Sequence[Question]) -> Iterator[tuple[int, Generation]]:
+        """The answers, largest picture first."""
+        from docai.vlm.model import as_messages
+
+        for place in by_size(questions):
+            asked = questions[place]
+            yield place, self._model.answer(as_messages(asked.prompt, 1), [asked.pixels], self._bounded(asked)).whole()
+
+    def _bounded(self, asked: Question) -> GenerationOptions:
+        return replace(self._options, max_tokens=self._options.max_tokens or asked.most)
+
+
+class Together(OneByOne):
+    """Has an engine answer all questions at once; those about pictures of like size are read one after the other."""
+
+    together = 8
+
+    def __init__(self, model: Model, options: GenerationOptions) -> None:
+        from docai.vlm.engine import Engine
+
+        super().__init__(model, options)
+        self._engine = Engine(model.runtime)
+
+    def ask(self, questions: Sequence[Question]) -> Iterator[tuple[int, Generation]]:
+        from docai.vlm.model import as_messages
+
+        tickets = []
+        for place in by_size(questions):
+            asked = questions[place]
+            request = self._model.request(as_messages(asked.prompt, 1), [asked.pixels], self._bounded(asked))
+            tickets.append((place, self._engine.submit(request)))
+        for place, ticket in tickets:
+            yield place, ticket.whole()
+
+
+def asker_of(model: Model, options: GenerationOptions) -> Asker:
+    """The way in which a model is best asked."""
+    from docai.vlm.encdec_model import EncDecModel
+
+    return OneByOne(model, options) if isinstance(model, EncDecModel) else Together(model, options)
+
+
+def by_size(questions: Sequence[Question]) -> list[int]:
+    """Places of questions by the size of their pictures, the largest first: what is too large fails at once."""
+    return sorted(range(len(questions)), key=lambda n: -questions[n].pixels.shape[0] * questions[n].pixels.shape[1])

@@ -1,0 +1,48 @@
+"""How models of each family are asked to read: what about, in which words, and how their answers are written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from docai.ocr.routes import CATEGORIES, PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """`page` asks about a whole page, `regions` about one category each; the others are asked about as text.
+
+    `parser` is one of `docai.ocr.parsers`. `dpi`: resolution at which pages in points are rendered. `max_tokens` of one
+    answer.
+    """
+
+    page: str
+    regions: Mapping[str, str] = field(default_factory=dict)
+    parser: str = "markdown"
+    dpi: int = 200
+    max_tokens: int = 4096
+
+    def prompt(self, category: str) -> str:
+        """The words for a category."""
+        return self.page if category == PLAIN else self.regions.get(category) or self.regions.get("text") or self.page
+
+
+_ONLY = "Answer with nothing else."
+ANY = Manner(
+    "Read this page as Markdown: all text in reading order, headings with #, tables as HTML, formulas as LaTeX between "
+    f"$$. {_ONLY}",
+    {
+        "text": f"Read all text in this image. {_ONLY}",
+        "table": f"Write the table in this image as an HTML table. {_ONLY}",
+        "formula": f"Write the formula in this image as LaTeX. {_ONLY}",
+    },
+)
+MANNERS: dict[str, Manner] = {
+    "falcon_ocr": Manner(PLAIN, {category: category for category in CATEGORIES}),
+    "florence2": Manner("<OCR>", parser="plain", max_tokens=1024),
+}
+
+
+def manner_of(family: str) -> Manner:
+    """How a family is asked; any that is not named is asked in plain words."""
+    return MANNERS.get(family, ANY)

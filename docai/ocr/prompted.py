@@ -1,0 +1,255 @@
+"""Pages are read by asking a model about them, whole or region by region, and what it answers is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from docai.geometry import inside
+from docai.ocr.asking import Asker, Question
+from docai.ocr.assemble import assemble
+from docai.ocr.captions import with_captions
+from docai.ocr.engines import Recognizer
+from docai.ocr.guard import Finding, Verdict, judge, summary
+from docai.ocr.ink import Ink, ink_of, middle_gap
+from docai.ocr.joining import in_reading_order, join_lines
+from docai.ocr.manners import Manner
+from docai.ocr.reading import read_part
+from docai.ocr.routed import Route, blocks_of, cut_out, routes_of, whole_page
+from docai.ocr.routes import PLAIN
+from docai.types import Block, Line, Page, PageContent, PageOutcome, PageResult, Region, Status
+from docai.vlm.request import Generation
+
+if TYPE_CHECKING:
+    from docai.types import RGB
+
+Guard = Literal["fallback", "mark", "off"]
+_MARKED = ("table", "formula")  # categories whose answers are markup
+_PARTS = 3  # times that a region is cut in two when its answer does not end
+_LEAST_PART = 48  # pixels of a part's height
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leaf:
+    """A page to be read, upright. `regions` None: it is asked about as a whole.
+
+    `lines` are those of its text layer that can be trusted, `content` is what the file says of it, in its frame.
+    """
+
+    page: Page
+    regions: Sequence[Region] | None = None
+    lines: Sequence[Line] = ()
+    content: PageContent = PageContent()  # noqa: RUF009 - it is frozen
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PromptedReader:
+    """How pages are read by a model.
+
+    `prompt` is asked in place of the manner's own words; `category` about every region, whatever it is. `guard`: take
+    another text where an answer cannot be used, only say so, or do not look. `verify`: compare all answers with what
+    `second`, the embedded engine, reads. `dpi` None: the manner's.
+    """
+
+    asker: Asker
+    manner: Manner
+    second: Callable[[], Recognizer]
+    prompt: str | None = None
+    category: str | None = None
+    guard: Guard = "fallback"
+    verify: bool = False
+    dpi: int | None = None
+
+    @property
+    def source(self) -> str:
+        """Where its blocks come from."""
+        return f"vlm:{self.asker.name}"
+
+    def read(self, leaves: Sequence[Leaf]) -> list[PageResult]:
+        """The results of pages, whose questions are asked together."""
+        sheets = [_Sheet(self, leaf) for leaf in leaves]
+        self._ask([part for sheet in sheets for part in sheet.parts])
+        return [sheet.result() for sheet in sheets]
+
+    def words(self, category: str) -> str:
+        """What is asked about a category."""
+        return self.prompt or self.manner.prompt(self.category or category)
+
+    def _ask(self, parts: Sequence[_Part]) -> None:
+        """Have all parts answered; those whose answers do not end are asked again in smaller ones."""
+        asked = [part for part in parts if part.worth_asking]
+        questions = [Question(self.words(part.route.category), part.pixels, self.manner.max_tokens) for part in asked]
+        for place, answer in self.asker.ask(questions):
+            asked[place].answer = answer
+        if self.guard == "off":
+            return
+        again = [half for part in asked for half in part.halves()]
+        if again:
+            self._ask(again)
+
+
+@dataclass(slots=True, eq=False)
+class _Part:
+    """A region, or a part of one that is asked about by itself."""
+
+    route: Route
+    pixels: RGB
+    ink: Ink
+    depth: int = 0
+    answer: Generation | None = None
+    parts: list[_Part] = field(default_factory=list)
+
+    @property
+    def worth_asking(self) -> bool:
+        return not self.ink.blank
+
+    @property
+    def marked(self) -> bool:
+        """Whether its answer is markup."""
+        return self.route.category in _MARKED
+
+    def halves(self) -> list[_Part]:
+        """Itself in two, where its answer does not end and a gap between lines parts it."""
+        verdict = self.verdict()
+        if verdict.finding not in (Finding.LOOP, Finding.CUT) or self.marked or self.depth >= _PARTS:
+            return []
+        row = middle_gap(self.pixels, _LEAST_PART)
+        if row is None:
+            return []
+        for pixels in (self.pixels[:row], self.pixels[row:]):
+            self.parts.append(_Part(self.route, pixels, ink_of(pixels), self.depth + 1))
+        return self.parts
+
+    def verdict(self, trusted: str = "") -> Verdict:
+        """On its answer, or on those of its parts together: the worst finding of them, all of their text."""
+        if self.parts:
+            return _joined([part.verdict() for part in self.parts], self, trusted)
+        return judge(self.answer or Generation(""), self.ink, marked=self.marked, trusted=trusted)
+
+
+def _joined(verdicts: Sequence[Verdict], whole: _Part, trusted: str) -> Verdict:
+    text = "\n\n".join(verdict.text for verdict in verdicts if verdict.text)
+    worst = min(verdicts, key=lambda v: (v.usable, v.finding is Finding.OK))
+    sure = [verdict.confidence for verdict in verdicts if verdict.confidence is not None]
+    if worst.finding is Finding.OK and trusted:
+        return judge(Generation(text), whole.ink, marked=whole.marked, trusted=trusted)
+    return Verdict(worst.finding, text, min(sure) if sure else None)
+
+
+@dataclass(slots=True, eq=False)
+class _Known:
+    """A text of the same place from elsewhere: the text layer's, or what the embedded engine reads."""
+
+    lines: Sequence[Line] = ()
+
+    @property
+    def text(self) -> str:
+        return join_lines(in_reading_order(list(self.lines))).text if self.lines else ""
+
+
+class _Sheet:
+    """A page while it is read."""
+
+    def __init__(self, reader: PromptedReader, leaf: Leaf) -> None:
+        self.reader, self.leaf = reader, leaf
+        page = leaf.page
+        self.pixels = page.pixels(reader.dpi or reader.manner.dpi)
+        self.routes = [whole_page(page)] if leaf.regions is None else routes_of(leaf.regions, page)
+        self._parts = {n: part for n, route in enumerate(self.routes) if (part := self._part(route)) is not None}
+
+    @property
+    def parts(self) -> list[_Part]:
+        return list(self._parts.values())
+
+    def _part(self, route: Route) -> _Part | None:
+        if not route.asked:
+            return None
+        pixels = cut_out(self.leaf.page, self.pixels, route.region.box)
+        return None if pixels is None else _Part(route, pixels, ink_of(pixels))
+
+    @cached_property
+    def engine(self) -> Recognizer:
+        return self.reader.second()
+
+    def result(self) -> PageResult:
+        """The page with its blocks, and how far they are to be relied on."""
+        blocks: list[Block] = []
+        verdicts: list[tuple[str, Verdict]] = []
+        replaced: list[str] = []
+        for number, route in enumerate(self.routes):
+            part = self._parts.get(number)
+            if part is None:
+                blocks += [] if route.asked else [self._picture(route)]
+                continue
+            name = "the page" if route.category == PLAIN else f"region {number + 1} ({route.category})"
+            verdict, found = self._judged(part)
+            verdicts.append((name, verdict))
+            if any(not block.source.startswith("vlm:") for block in found):
+                replaced.append(name)
+            blocks += found
+        numbered = [replace(b, id=f"p{self.leaf.page.index + 1}-b{n}") for n, b in enumerate(blocks, 1)]
+        return PageResult(
+            self.leaf.page,
+            tuple(with_captions(numbered)),
+            _outcome(verdicts, replaced, self.leaf.content.notes),
+            links=self.leaf.content.links,
+        )
+
+    def _picture(self, route: Route) -> Block:
+        return Block(id="", page=self.leaf.page.index, region=route.region, source="layout")
+
+    def _judged(self, part: _Part) -> tuple[Verdict, list[Block]]:
+        """The verdict on a part and its blocks: the model's, or in want of a usable answer another's."""
+        if self.reader.guard == "off":
+            answer = part.answer or Generation("")
+            return Verdict(Finding.OK, answer.text), self._blocks(part, answer.text)
+        known = self._known(part) if self.reader.verify else _Known(self._layer(part.route.region))
+        verdict = part.verdict(known.text)
+        if not verdict.usable and self.reader.guard == "fallback":
+            known = known if known.lines else self._known(part)
+            if known.lines:
+                return verdict, self._instead(part, verdict, known)
+        if verdict.finding is Finding.INVENTED:
+            return verdict, []
+        return verdict, self._blocks(part, verdict.text, verdict)
+
+    def _layer(self, region: Region) -> list[Line]:
+        return [line for line in self.leaf.lines if inside(line.box, region.box) > 0.5]
+
+    def _known(self, part: _Part) -> _Known:
+        """What stands there by the text layer, in want of one by the embedded engine."""
+        lines = self._layer(part.route.region)
+        if lines or part.ink.blank:
+            return _Known(lines)
+        return _Known(read_part(self.leaf.page, self.pixels, part.route.region.box, self.engine).lines)
+
+    def _blocks(self, part: _Part, text: str, verdict: Verdict | None = None) -> list[Block]:
+        made = blocks_of(part.route, text, self.leaf.page, parser=self.reader.manner.parser, source=self.reader.source)
+        if verdict is None:
+            return made
+        return [replace(block, verdict=verdict.finding.value, confidence=verdict.confidence) for block in made]
+
+    def _instead(self, part: _Part, verdict: Verdict, known: _Known) -> list[Block]:
+        made = assemble(self.leaf.page, known.lines, self.leaf.content, [part.route.region])
+        return [replace(block, verdict=verdict.finding.value) for block in made]
+
+
+def _outcome(verdicts: Sequence[tuple[str, Verdict]], replaced: Sequence[str], notes: Sequence[str]) -> PageOutcome:
+    reasons = (*notes, *summary(verdicts))
+    if replaced:
+        return PageOutcome(Status.FALLBACK, (*reasons, f"another text stands in the place of: {', '.join(replaced)}"))
+    return PageOutcome(Status.DEGRADED, reasons) if reasons else PageOutcome()
+
+
+def batches(leaves: Iterator[Leaf], size: int) -> Iterator[list[Leaf]]:
+    """Leaves in groups of a size."""
+    group: list[Leaf] = []
+    for leaf in leaves:
+        group.append(leaf)
+        if len(group) == size:
+            yield group
+            group = []
+    if group:
+        yield group
