@@ -1,7 +1,7 @@
 """Layout detectors equal their oracles on tiny checkpoints, in each dialect, loaded from files as published ones are.
 
-`tests/parity/detectors.py` made the cases. Outputs are of the order of 1; docai sums in another order than torch (norms
-folded into convolutions, branches added up), so they differ in the sixth digit.
+`tests/parity/detectors.py` made the cases. docai sums in another order than torch (norms folded into convolutions,
+branches added up), so outputs differ in the sixth digit of the largest.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from docai.layout.families import family_of  # noqa: E402
 from docai.layout.loading import load_network  # noqa: E402
 from docai.layout.network import Network  # noqa: E402
 
-NEAR = {"rtol": 2e-4, "atol": 5e-5}
+NEAR = 2e-5  # of the largest number, or of 1
 Array = NDArray[np.float32]
 
 
@@ -80,14 +80,21 @@ def test_outputs_equal_the_oracle(loaded: tuple[str, Network]) -> None:
     pixels = mx.array(pages(case["pages"], case["seed"]))
     maps, _ = network.encode(pixels)
     for level, found in enumerate(maps):
-        np.testing.assert_allclose(np.array(found[..., :CHANNELS]), expected[f"map_{level}"], **NEAR)
+        _near(found[..., :CHANNELS], expected[f"map_{level}"])
     found = network(pixels)
-    np.testing.assert_allclose(np.array(found.boxes), expected["boxes"], **NEAR)
-    np.testing.assert_allclose(np.array(found.logits), expected["logits"], **NEAR)
+    _near(found.boxes, expected["boxes"])
+    _near(found.logits, expected["logits"])
     if "order" in expected:
-        np.testing.assert_allclose(np.array(found.order), expected["order"], **NEAR)
+        later = np.tril_indices(expected["order"].shape[1])
+        order = np.array(found.order)
+        assert (order[:, later[0], later[1]] == expected["order"][:, later[0], later[1]]).all()
+        _near(np.triu(order, 1), np.triu(expected["order"], 1))
         masks = np.einsum("bqp,bhwp->bqhw", np.array(found.mixtures), np.array(found.prototypes))
-        np.testing.assert_allclose(masks[..., ::EVERY, ::EVERY], expected["masks"], **NEAR)
+        _near(masks[..., ::EVERY, ::EVERY], expected["masks"])
+
+
+def _near(found: Any, expected: Array) -> None:
+    np.testing.assert_allclose(np.array(found), expected, rtol=0, atol=NEAR * max(1.0, float(np.abs(expected).max())))
 
 
 def test_a_page_alone_is_the_same_as_in_a_batch(loaded: tuple[str, Network]) -> None:
@@ -95,8 +102,8 @@ def test_a_page_alone_is_the_same_as_in_a_batch(loaded: tuple[str, Network]) -> 
     case = _case(name)
     pixels = mx.array(pages(case["pages"], case["seed"]))
     both, one = network(pixels), network(pixels[1:])
-    np.testing.assert_allclose(np.array(one.boxes[0]), np.array(both.boxes[1]), **NEAR)
-    np.testing.assert_allclose(np.array(one.logits[0]), np.array(both.logits[1]), **NEAR)
+    _near(one.boxes[0], np.array(both.boxes[1]))
+    _near(one.logits[0], np.array(both.logits[1]))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -27,6 +27,7 @@ if __name__ == "__main__":
 from tests.parity.weights import noise, tensors  # noqa: E402
 
 NEAR_TIE = 2e-5  # scores of pixels closer than this are no test of which become queries: take another seed
+GAIN = 1.6  # of convolutions: without it norms and activations leave little of a page behind so many of them
 CHANNELS, EVERY = 4, 3  # of the encoder's maps, and pixels of masks: what a case keeps of them
 Array = NDArray[np.float32]
 
@@ -106,6 +107,7 @@ def pages(shape: Iterable[int], seed: int) -> Array:
 def weights(shapes: Mapping[str, list[int]], seed: int) -> dict[str, Array]:
     """The tensors of a case. Counters of batches are whole numbers; a buffer says 1 / points, which is a half here."""
     made = tensors({name: shape for name, shape in shapes.items() if shape}, seed)
+    made |= {name: GAIN * value for name, value in made.items() if value.ndim == 4}
     made |= {name: np.full_like(value, 0.5) for name, value in made.items() if name.endswith("n_points_scale")}
     return {name: made[name] if shape else np.array(7) for name, shape in shapes.items()}
 
