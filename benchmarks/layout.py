@@ -4,7 +4,7 @@
 
 Needs torch, transformers and mlx-vlm beside docai. A checkpoint under transformers' names is made in DIR once; then
 each side loads it in a process of its own, in turn, and prints a JSON object a batch size: seconds a page, by the clock
-and on all processors. Each does the whole network and nothing else; the others make masks of every query in every layer,
+and on all processors. Each does the whole network only; the others make masks of every query in every layer,
 docai those of the regions that are kept, afterwards. Where a GPU is there, each side is on it.
 
 `--check` compares docai's outputs with those of transformers instead, on one page of slopes and lines.
