@@ -230,7 +230,8 @@ def test_an_empty_prompt_is_the_default_and_said(nemotron: Model, caplog: pytest
 def test_the_default_leaves_out_what_an_older_vocabulary_lacks(tmp_path: Path) -> None:
     older = tuple(name for name in CONTROLS if name not in CHOICES[-1])
     model = load(str(tiny_nemotron(tmp_path, older)))
-    assert _seed(model, "") == "</s><s><predict_bbox><predict_classes><output_markdown>"
+    for text in ("", DEFAULT):
+        assert _seed(model, text) == "</s><s><predict_bbox><predict_classes><output_markdown>"
     assert _seed(model, "<predict_bbox>") == "<predict_bbox>"
 
 

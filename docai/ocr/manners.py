@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from docai.ocr.routes import CATEGORIES, PLAIN
+from docai.vlm.controls import DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
 class Manner:
     """`page` asks about a whole page, `regions` about one category each; the others are asked about as text.
 
-    `parser` is one of `docai.ocr.parsers`. `dpi`: resolution at which pages in points are rendered. `max_tokens` of one
-    answer.
+    `parser` is one of `docai.ocr.parsers`, or of `docai.ocr.located`. `dpi`: resolution at which pages in points are
+    rendered. `max_tokens` of one answer.
     """
 
     page: str
@@ -39,7 +40,8 @@ ANY = Manner(
 )
 MANNERS: dict[str, Manner] = {
     "falcon_ocr": Manner(PLAIN, {category: category for category in CATEGORIES}),
-    "florence2": Manner("<OCR>", parser="plain", max_tokens=1024),
+    "florence2": Manner("<OCR_WITH_REGION>", {"text": "<OCR>"}, parser="florence", max_tokens=1024),
+    "nemotron_parse": Manner(DEFAULT, parser="nemotron", dpi=175, max_tokens=9000),  # A4 is 2046 pixels high then
 }
 
 

@@ -15,6 +15,7 @@ from docai.ocr.engines import Recognizer
 from docai.ocr.guard import Finding, Verdict, judge, summary
 from docai.ocr.ink import Ink, ink_of, middle_gap
 from docai.ocr.joining import in_reading_order, join_lines
+from docai.ocr.located import CANVAS, LOCATED, Shown
 from docai.ocr.manners import Manner
 from docai.ocr.reading import read_part
 from docai.ocr.routed import Route, blocks_of, cut_out, routes_of, whole_page
@@ -50,7 +51,8 @@ class PromptedReader:
 
     `prompt` is asked in place of the manner's own words; `category` about every region, whatever it is. `guard`: take
     another text where an answer cannot be used, only say so, or do not look. `verify`: compare all answers with what
-    `second`, the embedded engine, reads. `dpi` None: the manner's.
+    `second`, the embedded engine, reads. `dpi` None: the manner's. `canvas`: where models that say where everything
+    lies put a page, (height, width) in pixels.
     """
 
     asker: Asker
@@ -61,6 +63,7 @@ class PromptedReader:
     guard: Guard = "fallback"
     verify: bool = False
     dpi: int | None = None
+    canvas: tuple[int, int] = CANVAS
 
     @property
     def source(self) -> str:
@@ -83,7 +86,7 @@ class PromptedReader:
         questions = [Question(self.words(part.route.category), part.pixels, self.manner.max_tokens) for part in asked]
         for place, answer in self.asker.ask(questions):
             asked[place].answer = answer
-        if self.guard == "off":
+        if self.guard == "off" or self.manner.parser in LOCATED:  # half a page lies elsewhere
             return
         again = [half for part in asked for half in part.halves()]
         if again:
@@ -226,7 +229,12 @@ class _Sheet:
         return _Known(read_part(self.leaf.page, self.pixels, part.route.region.box, self.engine).lines)
 
     def _blocks(self, part: _Part, text: str, verdict: Verdict | None = None) -> list[Block]:
-        made = blocks_of(part.route, text, self.leaf.page, parser=self.reader.manner.parser, source=self.reader.source)
+        page, parser, source = self.leaf.page, self.reader.manner.parser, self.reader.source
+        if parser in LOCATED:
+            shown = Shown(page, part.route.region, part.pixels.shape[:2], self.reader.canvas)
+            made = LOCATED[parser](text, shown, source)
+        else:
+            made = blocks_of(part.route, text, page, parser=parser, source=source)
         if verdict is None:
             return made
         return [replace(block, verdict=verdict.finding.value, confidence=verdict.confidence) for block in made]

@@ -30,7 +30,9 @@ def asked(text: str, tokenizer: Tokenizer) -> Asked:
     if not text:
         _LOG.warning("an empty prompt makes this model repeat itself; asking for %s", DEFAULT)
     known = [token for row in CHOICES for token in row if tokenizer.token_id(token) is not None]
-    names = _TOKEN.findall(text) if text else [t for t in _TOKEN.findall(DEFAULT) if t in (*STARTS, *known)]
+    names = _TOKEN.findall(text or DEFAULT)
+    if text in ("", DEFAULT):  # 1.x has no word for text in pictures
+        names = [name for name in names if name in (*STARTS, *known)]
     rest = _TOKEN.sub("", text).strip()
     wrong = rest or next((name for name in names if name not in (*STARTS, *known)), None)
     if wrong:
