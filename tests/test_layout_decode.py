@@ -10,8 +10,7 @@ import pytest
 from docai.errors import CheckpointError
 from docai.layout.decode import Thresholds, decoded, masks_of, reading_ranks, sigmoid
 from docai.layout.families import family_of
-from docai.layout.masks import outlines, shape_of
-from docai.types import Box, Label, Region
+from docai.layout.masks import mask_outlines
 from tests.goldens.detectors.cases import PAGES, RAW, Raw
 from tests.goldens.processors.cases import picture, summary
 
@@ -53,7 +52,7 @@ def test_outlines_equal_the_reference(raw: Raw) -> None:
     masks = masks_of(outputs, finds.queries, raw.threshold)
     assert masks is not None
     boxes = finds.boxes * np.array([raw.size[1], raw.size[0]] * 2, np.float32)
-    shapes = outlines(boxes, masks, (raw.size[1], raw.size[0]))
+    shapes = mask_outlines(boxes, masks, (raw.size[1], raw.size[0]))
     assert [len(shape) for shape in shapes] == REGIONS[f"{key}/corners"].tolist()
     flat = np.array([point for shape in shapes for point in shape]).reshape(-1, 2)
     np.testing.assert_allclose(flat, REGIONS[f"{key}/polygons"], rtol=1e-6, atol=1e-3)
@@ -87,13 +86,3 @@ def test_what_a_checkpoint_says_of_its_pictures_counts() -> None:
     for wrong in ({"size": {"height": 100, "width": 640}}, {"size": {"shortest_edge": 640}}, {"resample": 1}):
         with pytest.raises(CheckpointError, match="preprocessor_config"):
             images.said(wrong)
-
-
-def test_shapes_are_geometry() -> None:
-    box = Box(0, 0, 10, 10)
-    assert shape_of(Region(box, Label.TEXT)).area == 100
-    notched = ((0.0, 0.0), (10.0, 0.0), (10.0, 10.0), (5.0, 5.0), (0.0, 10.0))
-    assert shape_of(Region(box, Label.TEXT, polygon=notched)).area == 75
-    crossed = ((0.0, 0.0), (10.0, 10.0), (10.0, 0.0), (0.0, 10.0))
-    assert 0 < shape_of(Region(box, Label.TEXT, polygon=crossed)).area <= 25.001
-    assert shape_of(Region(box, Label.TEXT, polygon=((1.0, 1.0),) * 4)).area == 100

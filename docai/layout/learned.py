@@ -15,12 +15,12 @@ from docai.checkpoint.checkpoint import Checkpoint, read_checkpoint
 from docai.checkpoint.config import Config
 from docai.checkpoint.hub import cached, locate
 from docai.errors import CheckpointError
-from docai.geometry import clip
+from docai.geometry import clip, corners, outlines
 from docai.layout.decode import Finds, Outputs, Thresholds, decoded, masks_of
 from docai.layout.detector import Sheet, label_named, plain_name
 from docai.layout.embedded import flow_of
 from docai.layout.families import family_of, labels_of
-from docai.layout.masks import outlines
+from docai.layout.masks import mask_outlines
 from docai.layout.order import columns
 from docai.layout.rows import Rect
 from docai.layout.suppress import Suppression
@@ -142,7 +142,7 @@ class LearnedDetector:
         height, width = pixels.shape[:2]
         edges = finds.boxes * np.array([width, height, width, height], np.float32)
         masks = masks_of(outputs, finds.queries, self.thresholds.general)
-        shapes = outlines(edges, masks, (width, height)) if masks is not None else [None] * len(edges)
+        shapes = mask_outlines(edges, masks, (width, height)) if masks is not None else [None] * len(edges)
         scale = page.width / width, page.height / height
         for number, score, box, shape in zip(finds.classes, finds.scores, edges.tolist(), shapes, strict=True):
             place = clip(Box(box[0] * scale[0], box[1] * scale[1], box[2] * scale[0], box[3] * scale[1]), page.box)
@@ -151,18 +151,15 @@ class LearnedDetector:
                     place,
                     self._labels[number],
                     float(score),
-                    polygon=_scaled(shape, scale, page.size),
+                    polygon=None if shape is None else _on_page(shape, scale, page, place),
                     name=self._names[number],
                 )
 
 
-def _scaled(
-    points: Sequence[Point] | None, scale: tuple[float, float], size: tuple[float, float]
-) -> tuple[Point, ...] | None:
-    """An outline in the page's unit, cut to the page."""
-    if points is None:
-        return None
-    return tuple((min(max(x * scale[0], 0.0), size[0]), min(max(y * scale[1], 0.0), size[1])) for x, y in points)
+def _on_page(points: Sequence[Point], scale: tuple[float, float], page: Page, box: Box) -> tuple[Point, ...]:
+    """An outline in pixels in the page's unit, cut to the page; one that has no area is the box."""
+    found = outlines([(x * scale[0], y * scale[1]) for x, y in points], page.box)
+    return found[0] if found else corners(box)
 
 
 def labels_for(names: Sequence[str]) -> tuple[Label, ...]:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from docai.types import Point, Region
-
-if TYPE_CHECKING:
-    from shapely.geometry import Polygon
+from docai.types import Point
 
 Box = Sequence[float]  # left, top, right, bottom in pixels
 _SIMPLER = 0.004  # of an outline's length that it may move when corners are taken out
 _SHARP, _NEAR = 45.0, 1.0  # degrees: corners of this angle are cut edges, and are set right
 
 
-def outlines(
+def mask_outlines(
     boxes: NDArray[np.floating], masks: NDArray[np.bool_], size: tuple[float, float]
 ) -> list[tuple[Point, ...]]:
     """The outlines of masks (N, h, w) of a page of `size` (width, height) pixels, each within its box (N, 4)."""
@@ -68,17 +64,3 @@ def outward(points: NDArray[np.integer]) -> list[Point]:
         else:
             out.append((float(x), float(y)))
     return out
-
-
-def shape_of(region: Region) -> Polygon:
-    """A region as geometry: its outline where it has one that is an area, else its box."""
-    from shapely import make_valid
-    from shapely.geometry import MultiPolygon, Polygon, box
-
-    if region.polygon and len(region.polygon) >= 3:
-        shape = make_valid(Polygon(region.polygon))
-        if isinstance(shape, MultiPolygon):
-            shape = max(shape.geoms, key=lambda part: part.area)
-        if isinstance(shape, Polygon) and shape.area > 0:
-            return shape
-    return box(*region.box.as_tuple())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from docai.geometry import inside, overlap_area
+from docai.geometry import inside, iou
 from docai.layout.detector import plain_name
 from docai.types import Box, Label, Region
 
@@ -62,9 +62,7 @@ def _apart(regions: Sequence[Region], same: float | None, other: float | None, p
 
 def shared(a: Box, b: Box, pixel: float = 0.0) -> float:
     """Intersection over union. `pixel`: what is added to each side, as where boxes count whole pixels."""
-    a, b = (Box(box.l, box.t, box.r + pixel, box.b + pixel) for box in (a, b))
-    both = overlap_area(a, b)
-    return both / (a.area + b.area - both) if both else 0.0
+    return iou(*(Box(box.l, box.t, box.r + pixel, box.b + pixel) for box in (a, b)))
 
 
 def _beside_page(regions: list[Region], page: Box, covering: tuple[float, float] | None) -> list[Region]:
