@@ -20,13 +20,18 @@ class ImageInput:
     Packed towers take `pixels` (N, C*T*p*p): flattened patches, in the order in which the merger joins them, and
     `grid` (t, h, w) in patches. Towers of a fixed size take `pixels` (tiles, H, W, 3) and no grid. `tokens` is the
     number of rows that the connector makes of it, so the number of image tokens in the prompt (line breaks and other
-    marks between them are not counted). `extra` holds what only some families need, by name.
+    marks between them are not counted). `extra` holds what only some families need, by name. A clip is one, too, with a
+    grid of several steps and the `stamps` of them.
     """
 
     pixels: Pixels
     tokens: int
     grid: tuple[int, int, int] | None = None
     extra: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
+
+    @property
+    def is_clip(self) -> bool:
+        return "stamps" in self.extra
 
 
 class ImageProcessor(Protocol):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, zip_longest
 from typing import Any
 
 from docai.errors import CheckpointError, DocaiError, UsageError
@@ -25,6 +25,8 @@ _PLAIN = (
 )
 _TEXT_KINDS = ("text", "input_text", "output_text")
 _IMAGE_KINDS = ("image", "image_url", "input_image")
+_VIDEO_KINDS = ("video", "video_url", "input_video")
+_SEEN = ("image", "video")  # kinds of parts once they are read
 _PROBE = "docai-probe"
 
 
@@ -80,6 +82,32 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
+class Stamped:
+    """A run for each step of a clip between two marks, its time before it (Qwen3-VL).
+
+    So it was trained; transformers 5 leaves a further pair of marks around all of them.
+    """
+
+    before: str
+    after: str
+
+    def __call__(self, token: str, clip: ImageInput) -> str:
+        """The text of one clip."""
+        step = f"{self.before}{token * (clip.tokens // len(clip.extra['stamps']))}{self.after}"
+        return "".join(f"<{float(stamp):.1f} seconds>{step}" for stamp in clip.extra["stamps"])
+
+
+@dataclass(frozen=True, slots=True)
+class ClipPrompt:
+    """How a family with a temporal path writes clips; the names mean what they mean in `PromptSpec`."""
+
+    placeholder: str
+    token: str
+    text: str
+    expand: Expansion = run
+
+
+@dataclass(frozen=True, slots=True)
 class PromptSpec:
     """How a family writes images and turns where its checkpoint does not say it.
 
@@ -91,6 +119,7 @@ class PromptSpec:
     break after a block and at the very end: `{{ '\\n' }}` stays. `surround` says whether the tokenizer may add its BOS.
     `fixed`: the template here counts, whatever the checkpoint has. `stops` are tokens that end an answer, too.
     `captions` are the fixed words that some models were taught for short, normal and long captions.
+    `clips`: how videos are written, of models that see them.
     """
 
     placeholder: str = ""
@@ -103,6 +132,7 @@ class PromptSpec:
     fixed: bool = False
     stops: tuple[str, ...] = ()
     captions: tuple[str, str, str] | None = None
+    clips: ClipPrompt | None = None
 
 
 def render(
@@ -161,36 +191,49 @@ def expand(text: str, images: Sequence[ImageInput], spec: PromptSpec) -> str:
         if images:
             raise UsageError(f"{_images(len(images))} came with the prompt, but this model reads text only")
         return text
-    between = text.split(spec.placeholder)
-    if len(between) - 1 != len(images):
+    marks = {"image": re.escape(spec.placeholder)}
+    texts = {"image": [spec.expand(spec.token, image) for image in images if not image.is_clip]}
+    _check_places(text, marks["image"], spec.placeholder, len(texts["image"]), "image")
+    if spec.clips is not None:
+        marks["video"] = re.escape(spec.clips.placeholder)
+        texts["video"] = [spec.clips.expand(spec.clips.token, clip) for clip in images if clip.is_clip]
+        _check_places(text, marks["video"], spec.clips.placeholder, len(texts["video"]), "video")
+    left = {kind: iter(expanded) for kind, expanded in texts.items()}
+    places = re.compile("|".join(f"(?P<{kind}>{mark})" for kind, mark in marks.items()))
+    return places.sub(lambda found: next(left[str(found.lastgroup)]), text)
+
+
+def _check_places(text: str, marks: str, placeholder: str, count: int, kind: str) -> None:
+    found = sum(1 for _ in re.finditer(marks, text))
+    if found != count:
         raise UsageError(
-            f"the prompt has {spec.placeholder} {len(between) - 1} times, but {_images(len(images))} came with it; "
-            "each image needs one, and a text cannot contain it otherwise"
+            f"the prompt has {placeholder} {found} times, but {_images(count, kind)} came with it; "
+            f"each {kind} needs one, and a text cannot contain it otherwise"
         )
-    expanded = (spec.expand(spec.token, image) for image in images)
-    return "".join(chain.from_iterable(zip_longest(between, expanded, fillvalue="")))
 
 
-def _images(count: int) -> str:
-    return f"{count} image{'' if count == 1 else 's'}"
+def _images(count: int, kind: str = "image") -> str:
+    return f"{count} {kind}{'' if count == 1 else 's'}"
 
 
 def _check_rows(ids: list[int], images: Sequence[ImageInput], tokenizer: Tokenizer, spec: PromptSpec) -> None:
-    number = tokenizer.token_id(spec.token)
-    if number is None:
-        raise CheckpointError(
-            f"the checkpoint's tokenizer has no token {spec.token!r}, which stands for image features"
-        )
-    rows, places = sum(image.tokens for image in images), ids.count(number)
-    if rows != places:
-        raise UsageError(
-            f"the images have {rows} rows of features, but the prompt has {spec.token} {places} times; "
-            "a text cannot contain it"
-        )
+    tokens = dict.fromkeys((spec.token, spec.clips.token) if spec.clips else (spec.token,), 0)
+    for image in images:
+        tokens[spec.clips.token if spec.clips and image.is_clip else spec.token] += image.tokens
+    for token, rows in tokens.items():
+        number = tokenizer.token_id(token)
+        if number is None and rows:
+            raise CheckpointError(f"the checkpoint's tokenizer has no token {token!r}, which stands for image features")
+        places = 0 if number is None else ids.count(number)
+        if rows != places:
+            raise UsageError(
+                f"the images have {rows} rows of features, but the prompt has {token} {places} times; "
+                "a text cannot contain it"
+            )
 
 
 def _turn(message: Message, spec: PromptSpec) -> dict[str, Any]:
-    """A message of plain values; content as parts of type text or image, missing where the message has none."""
+    """A message of plain values; content as parts of type text, image or video, missing where the message has none."""
     if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
         raise UsageError(f"messages: expected objects with a role and content, got {message!r}")
     turn = {name: _plain(value) for name, value in message.items() if value is not None}
@@ -212,9 +255,13 @@ def _part(part: Any, spec: PromptSpec) -> dict[str, Any]:
         if not spec.placeholder:
             raise UsageError("messages: a part is an image, but this model reads text only")
         return {"type": "image", "text": spec.image}
+    if kind in _VIDEO_KINDS:
+        if spec.clips is None:
+            raise UsageError("messages: a part is a video, but no frames of it came; this model reads none as it is")
+        return {"type": "video", "text": spec.clips.text}
     if kind in _TEXT_KINDS and isinstance(part.get("text"), str):
         return {"type": "text", "text": part["text"]}
-    raise UsageError(f"messages: expected parts of type text (with a text) or image, got {str(part)[:200]}")
+    raise UsageError(f"messages: expected parts of type text (with a text), video or image, got {str(part)[:200]}")
 
 
 def _plain(value: Any) -> Any:
@@ -247,9 +294,10 @@ class Forms:
         if "content" not in turn:
             return dict(turn)
         role, parts = turn["role"], turn["content"]
-        images = any(part["type"] == "image" for part in parts)
-        if images and self.takes(role, "images"):
-            return {**turn, "content": [{"type": "image"} if part["type"] == "image" else part for part in parts]}
+        images = [kind for kind in _SEEN if any(part["type"] == kind for part in parts)]
+        if images and all(self.takes(role, kind) for kind in images):
+            bare = [{"type": part["type"]} if part["type"] in _SEEN else part for part in parts]
+            return {**turn, "content": bare}
         whole = "".join(part["text"] for part in parts)
         if self.takes(role, "parts"):
             if images:  # it passes over them, or prints them in another way
@@ -259,8 +307,10 @@ class Forms:
         return {**turn, "content": whole}
 
     def takes(self, role: str, form: str) -> bool:
-        """Whether the content of a role may be a `text`, `parts` of text, or `images` among parts."""
-        return _takes(self.source, self.spec.placeholder, self.named, role, form)
+        """Whether the content of a role may be a `text`, `parts` of text, or have an `image` or `video` among parts."""
+        clips = self.spec.clips
+        placeholder = clips.placeholder if form == "video" and clips else self.spec.placeholder
+        return _takes(self.source, placeholder, self.named, role, form)
 
 
 @lru_cache(maxsize=256)
@@ -268,8 +318,8 @@ def _takes(source: str, placeholder: str, named: tuple[tuple[str, str], ...], ro
     content: Any = [{"type": "text", "text": _PROBE}]
     if form == "text":
         content = _PROBE
-    elif form == "images":
-        content.insert(0, {"type": "image"})
+    elif form in _SEEN:
+        content.insert(0, {"type": form})
     variables = {**dict(named), "add_generation_prompt": False, "tools": None, "documents": None}
     for messages in _around(source, placeholder, named, {"role": role, "content": content}):
         try:
@@ -280,7 +330,7 @@ def _takes(source: str, placeholder: str, named: tuple[tuple[str, str], ...], ro
             continue
         printed = str(content[-1]) in text or json.dumps(content[-1]) in text  # the list itself, not what it says
         if _PROBE in text and (form == "text" or not printed):
-            return form != "images" or text.count(placeholder) == 1
+            return form not in _SEEN or text.count(placeholder) == 1
     return False
 
 
