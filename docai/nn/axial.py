@@ -15,11 +15,13 @@ class AxialRope:
     """The frequencies theta^(-2i/d) of a head of width d are divided among rows and columns.
 
     Both take those with even i (Qwen2-VL, arXiv:2409.12191), or, `staggered`, columns those with odd i (Pixtral,
-    arXiv:2410.07073). Pairs are halves of the head, (i, i + d/2): the first half of them for rows.
+    arXiv:2410.07073). Pairs are halves of the head, (i, i + d/2): the first half of them for rows. `alternating`: pairs
+    are neighbours, (2i, 2i + 1), by turns for columns and rows (MoonViT, arXiv:2504.07491).
     """
 
     theta: float = 10_000.0
     staggered: bool = False
+    alternating: bool = False
 
     def frequencies(self, width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Radians a row and radians a column, (width/4,) each."""
@@ -29,26 +31,34 @@ class AxialRope:
     def angles(self, rows: NDArray[np.int32], columns: NDArray[np.int32], width: int) -> NDArray[np.float32]:
         """(N, width/2) radians for patches in these rows and columns, (N,) each."""
         per_row, per_column = self.frequencies(width)
-        return np.concatenate([rows[:, None] * per_row, columns[:, None] * per_column], axis=1).astype(np.float32)
+        down, across = rows[:, None] * per_row, columns[:, None] * per_column
+        both = np.dstack([across, down]) if self.alternating else np.hstack([down, across])
+        return both.reshape(len(rows), -1).astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Turns heads by given angles: `cos` (N, 1, 1, d/2) and `sin` (N, 1, 2, d/2), the first of its two negated."""
+    """Turns heads by given angles: `cos` (N, 1, 1, d/2) and `sin` (N, 1, 2, d/2), the first of its two negated.
+
+    With `neighbours`, pairs lie beside each other, and the last two axes are the other way round.
+    """
 
     cos: mx.array
     sin: mx.array
+    neighbours: bool = False
 
     @classmethod
-    def by(cls, angles: NDArray[np.float32]) -> Turn:
+    def by(cls, angles: NDArray[np.float32], *, neighbours: bool = False) -> Turn:
         """For `angles` (N, d/2)."""
-        sin = np.sin(angles)[:, None]
-        return cls(mx.array(np.cos(angles)[:, None, None]), mx.array(np.stack([-sin, sin], axis=2)))
+        axis = -1 if neighbours else 2
+        cos, sin = (np.expand_dims(a[:, None], axis) for a in (np.cos(angles), np.sin(angles)))
+        return cls(mx.array(cos), mx.array(np.concatenate([-sin, sin], axis)), neighbours)
 
     def __call__(self, x: mx.array) -> mx.array:
         """x (N, heads, d) -> the same, turned; computed in float32."""
-        halves = x.reshape(*x.shape[:-1], 2, -1)
-        return _turned(halves, halves[..., ::-1, :], self.cos, self.sin).reshape(x.shape)
+        pairs = x.reshape(*x.shape[:-1], -1, 2) if self.neighbours else x.reshape(*x.shape[:-1], 2, -1)
+        swapped = pairs[..., ::-1] if self.neighbours else pairs[..., ::-1, :]
+        return _turned(pairs, swapped, self.cos, self.sin).reshape(x.shape)
 
 
 @partial(mx.compile, shapeless=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from docai.nn.segments import Run, runs
 
 Grid = tuple[int, int, int]
 Ids = NDArray[np.int32]
+Resampling = Literal["bilinear", "bicubic"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +82,29 @@ def _windows(height: int, width: int, window: int) -> tuple[NDArray[np.intp], ND
     return order, np.sort(sizes)[::-1]
 
 
-def interpolated(grid: Grid, side: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Matrices (h, side) and (w, side) that sample a square table bilinearly, corner on corner."""
-    return _samples(grid[1], side), _samples(grid[2], side)
+def interpolated(
+    grid: Grid, side: int, kind: Resampling = "bilinear"
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Matrices (h, side) and (w, side) that sample a square table: bilinearly, corner on corner, or bicubically."""
+    samples = _samples if kind == "bilinear" else _cubic_samples
+    return samples(grid[1], side), samples(grid[2], side)
 
 
 def _samples(length: int, side: int) -> NDArray[np.float32]:
     at = np.arange(length) * (side - 1) / max(length - 1, 1)
     distance = np.abs(at[:, None] - np.arange(side))
     return np.clip(1 - distance, 0, None).astype(np.float32)
+
+
+def _cubic_samples(length: int, side: int) -> NDArray[np.float32]:
+    """As torch's `interpolate` does it: edge on edge, without antialiasing, Keys' kernel with -0.75."""
+    at = (np.arange(length, dtype=np.float32) + np.float32(0.5)) * np.float32(side / length) - np.float32(0.5)
+    taps = np.floor(at).astype(np.intp)[:, None] + np.arange(-1, 3)  # (length, 4)
+    d, a = np.abs(at[:, None] - taps), -0.75
+    near, far = ((a + 2) * d - (a + 3)) * d * d + 1, a * (((d - 5) * d + 8) * d - 4)
+    out = np.zeros((length, side), np.float32)
+    np.add.at(out, (np.arange(length)[:, None], taps.clip(0, side - 1)), np.where(d < 1, near, far))
+    return out
 
 
 def split(grids: Iterable[Grid]) -> Iterator[slice]:

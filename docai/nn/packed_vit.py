@@ -11,7 +11,7 @@ import mlx.nn as nn
 import numpy as np
 
 from docai.nn.axial import AxialRope, Turn
-from docai.nn.grids import Grid, in_blocks, interpolated, layout
+from docai.nn.grids import Grid, Resampling, in_blocks, interpolated, layout
 from docai.nn.linear import joined
 from docai.nn.mlp import Mlp, MlpSpec
 from docai.nn.norm import NormKind, norm
@@ -23,9 +23,9 @@ class PackedVitSpec:
     """A tower. `patch` is in pixels; a patch spans `frames` of a clip (an image counts as equal frames).
 
     Patches come in blocks of `merge` x `merge` (see `docai.nn.grids`). `positions`: the side of a square table of
-    learned positions that is stretched to each image, 0 for none. `window`: the side of attention windows in blocks, 0
-    for none; then `full_layers` are those that see a whole image nevertheless. The outputs of `taps` are given too.
-    `unused`: layers that the checkpoint has above those, which nobody needs.
+    learned positions that is stretched to each image by `resampling`, 0 for none. `window`: the side of attention
+    windows in blocks, 0 for none; then `full_layers` are those that see a whole image nevertheless. The outputs of
+    `taps` are given too. `unused`: layers that the checkpoint has above those, which nobody needs.
     """
 
     hidden: int
@@ -42,6 +42,7 @@ class PackedVitSpec:
     attention_bias: bool = True
     rope: AxialRope = field(default_factory=AxialRope)
     positions: int = 0
+    resampling: Resampling = "bilinear"
     window: int = 0
     full_layers: tuple[int, ...] = ()
     taps: tuple[int, ...] = ()
@@ -130,7 +131,8 @@ class PackedVit(nn.Module):
         """patches (N, channels * frames * patch * patch) of images with these grids -> their rows, in their order."""
         spec = self._spec
         plan = layout(grids, spec.merge, spec.window)
-        turn = Turn.by(spec.rope.angles(plan.rows, plan.columns, spec.head_dim))
+        angles = spec.rope.angles(plan.rows, plan.columns, spec.head_dim)
+        turn = Turn.by(angles, neighbours=spec.rope.alternating)
         x = self._embedded(patches, grids)
         x = x if plan.order is None else x[mx.array(plan.order)]
         back = None if plan.back is None else mx.array(plan.back)
@@ -154,7 +156,7 @@ class PackedVit(nn.Module):
         """The table of positions, sampled at the patches of one image: (t * h * w, D)"""
         side, (steps, h, w) = self._spec.positions, grid
         table = self.positions(mx.arange(side**2)).astype(mx.float32).reshape(side, -1)
-        over_rows, over_columns = (mx.array(matrix) for matrix in interpolated(grid, side))
+        over_rows, over_columns = (mx.array(matrix) for matrix in interpolated(grid, side, self._spec.resampling))
         sampled = (over_rows @ table).reshape(h, side, -1)
         order = in_blocks(np.arange(h * w, dtype=np.int32).reshape(h, w), self._spec.merge)
         flat = (over_columns @ sampled).reshape(h * w, -1)[mx.array(order)]

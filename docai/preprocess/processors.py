@@ -13,8 +13,18 @@ from docai.preprocess.inputs import ImageInput, ImageProcessor, Pixels, Rgb
 from docai.preprocess.normalize import Normalization
 from docai.preprocess.patches import flat_patches, grid_patches
 from docai.preprocess.resample import BICUBIC, resize
-from docai.preprocess.sizes import Size, best_resolution, clamped, fit_within, longest_edge, smart_resize, unpadded
-from docai.preprocess.tiles import PanAndScan, pad_to, resize_crop, split_tiles
+from docai.preprocess.sizes import (
+    Size,
+    best_resolution,
+    clamped,
+    fit_within,
+    grown,
+    longest_edge,
+    shrunk,
+    smart_resize,
+    unpadded,
+)
+from docai.preprocess.tiles import Cuts, PanAndScan, pad_to, resize_crop, split_tiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,38 @@ class FittedImages:
         """Patches (N, 3 * patch * patch), in merge x merge blocks, and their grid (1, h, w)."""
         size = longest_edge(_size(rgb), self.edge, self.patch * self.merge)
         return _packed(self.normalize(resize(rgb, size, self.how)), self.patch, self.merge, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class GrownImages:
+    """Native resolution: shrunk where there are too many patches, then stretched to whole blocks (LocateAnything).
+
+    `most_side`: patches that the tower has turns for. `most_tokens`: of an image, where fewer are asked for.
+    """
+
+    normalize: Normalization
+    patch: int
+    merge: int
+    most_patches: int
+    how: Image.Resampling = BICUBIC
+    most_side: int = 511
+    most_tokens: int | None = None
+
+    def __call__(self, rgb: Rgb) -> ImageInput:
+        """Patches (N, 3 * patch * patch), in merge x merge blocks, and their grid (1, h, w)."""
+        block = self.patch * self.merge
+        size = shrunk(_size(rgb), self.patch, self.most_patches)
+        whole = grown(size, block)
+        while self.most_tokens and whole[0] * whole[1] > self.most_tokens * block**2:
+            size = max(1, int(size[0] * 0.98)), max(1, int(size[1] * 0.98))
+            whole = grown(size, block)
+        side = max(whole) // self.patch
+        if side > self.most_side:
+            raise InputError(
+                f"the image is {rgb.shape[1]} x {rgb.shape[0]} px: a side would have {side} patches, and this model "
+                f"reads at most {self.most_side}; crop it or make it smaller"
+            )
+        return _packed(self.normalize(resize(resize(rgb, size, self.how), whole, self.how)), self.patch, self.merge, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,17 +143,25 @@ class CroppedImages:
 
 @dataclass(frozen=True, slots=True)
 class StretchedImages:
-    """Stretched to one size, whatever the shape (SigLIP, PaliGemma, Gemma 3); with `pan`, crops of long ones too."""
+    """Stretched to one size, whatever the shape (SigLIP, PaliGemma, Gemma 3); with `pan`, crops of long ones too.
+
+    With `cut`, in squares of that size as `cuts` says (GOT-OCR).
+    """
 
     normalize: Normalization
     size: Size
     tokens: int
     how: Image.Resampling = BICUBIC
     pan: PanAndScan | None = None
+    cuts: Cuts | None = None
+    cut: bool = False
 
     def __call__(self, rgb: Rgb) -> ImageInput:
         """The picture and its crops, (1 + crops, H, W, 3); `tokens` is that of all of them."""
-        parts = [rgb, *(self.pan.crops(rgb) if self.pan else ())]
+        if self.cuts and self.cut:
+            parts = self.cuts(rgb, self.size[0], self.how)
+        else:
+            parts = [rgb, *(self.pan.crops(rgb) if self.pan else ())]
         pixels = self.normalize(np.stack([resize(part, self.size, self.how) for part in parts]))
         return ImageInput(pixels, self.tokens * len(parts))
 
@@ -167,4 +217,13 @@ def within(processor: ImageProcessor, tokens: int) -> ImageProcessor:
     if isinstance(processor, FittedImages):
         side = processor.patch * processor.merge
         return replace(processor, edge=min(processor.edge, math.isqrt(tokens) * side))
+    if isinstance(processor, GrownImages):
+        return replace(processor, most_tokens=tokens)
     return processor
+
+
+def cutting(processor: ImageProcessor) -> ImageProcessor | None:
+    """The processor with pictures cut into crops as well; None where it does not know how."""
+    if isinstance(processor, StretchedImages) and processor.cuts:
+        return replace(processor, cut=True)
+    return None

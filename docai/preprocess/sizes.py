@@ -69,6 +69,20 @@ def longest_edge(size: Size, edge: int, factor: int) -> Size:
     return max(1, -(-height // factor)) * factor, max(1, -(-width // factor)) * factor
 
 
+def shrunk(size: Size, patch: int, most: int) -> Size:
+    """Sides of the same shape with at most so many whole patches, cut to pixels (Moonshot's rule)."""
+    count = (size[0] // patch) * (size[1] // patch)
+    if count <= most:
+        return size
+    scale = math.sqrt(most / count)
+    return int(size[0] * scale), int(size[1] * scale)
+
+
+def grown(size: Size, factor: int) -> Size:
+    """Each side grown to the next multiple of `factor`."""
+    return -(-size[0] // factor) * factor, -(-size[1] // factor) * factor
+
+
 def fit_within(size: Size, box: Size) -> Size:
     """The largest size of the same shape that fits in `box`; one of its sides is the box's (LLaVA-NeXT's rule)."""
     (height, width), (box_height, box_width) = size, box

@@ -81,3 +81,33 @@ class PanAndScan:
         if width >= height:
             return [rgb[:, start : start + step] for start in starts]
         return [rgb[start : start + step] for start in starts]
+
+
+@dataclass(frozen=True, slots=True)
+class Cuts:
+    """GOT-OCR's crops: the picture stretched to the grid of squares whose shape is nearest to its own (InternVL's)."""
+
+    least: int = 1
+    most: int = 12
+
+    def __call__(self, rgb: Rgb, tile: int, how: Image.Resampling) -> list[Rgb]:
+        """Squares of side `tile`, by rows; where there are several, the whole picture after them."""
+        rows, columns = self.grid((rgb.shape[0], rgb.shape[1]), tile)
+        parts = split_tiles(resize(rgb, (rows * tile, columns * tile), how), tile)
+        return parts if len(parts) == 1 else [*parts, resize(rgb, (tile, tile), how)]
+
+    def grid(self, size: Size, tile: int) -> Size:
+        """(rows, columns). Of grids of the same shape the largest of which the picture fills half."""
+        (height, width), best = size, (1, 1)
+        grids = [
+            (rows, columns)
+            for columns in range(1, self.most + 1)
+            for rows in range(1, self.most // columns + 1)
+            if rows * columns >= self.least
+        ]
+        nearest = math.inf
+        for rows, columns in sorted(grids, key=math.prod):
+            away = abs(width / height - columns / rows)
+            if away < nearest or (away == nearest and height * width > 0.5 * tile * tile * rows * columns):
+                nearest, best = away, (rows, columns)
+        return best

@@ -1,4 +1,4 @@
-"""What an encoder-decoder model is asked, in ids."""
+"""What a model is asked, before and after it is put into ids."""
 
 from __future__ import annotations
 
@@ -16,6 +16,14 @@ class Asked:
 
     prompt: tuple[int, ...] = ()
     seed: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How pictures are read that a question is about: several as the `pages` of one text, each cut into `crops`."""
+
+    pages: bool = False
+    crops: bool = False
 
 
 def plain(text: str) -> str:

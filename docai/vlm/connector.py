@@ -29,7 +29,8 @@ class ImageFeatures:
 class MergerSpec:
     """Neighbouring rows become one: `merged` rows of `dims` side by side, through two layers, to rows of `out`.
 
-    The norm comes first, over each row. A merger more for each of `taps` inner layers of the tower (DeepStack,
+    The norm comes first, over each row or, with `norm_joined`, over what is put together. `hidden`: the width between
+    the layers, where it is another than that. A merger more for each of `taps` inner layers of the tower (DeepStack,
     arXiv:2406.04334) norms after the rows are joined, as Qwen3-VL does.
     """
 
@@ -40,6 +41,8 @@ class MergerSpec:
     norm_eps: float = 1e-6
     activation: str = "gelu"
     taps: int = 0
+    norm_joined: bool = False
+    hidden: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,15 @@ class JoinerSpec:
     bias: bool = False
 
 
-ConnectorSpec: TypeAlias = MergerSpec | ProjectorSpec | PoolerSpec | JoinerSpec | PlacerSpec | NeckSpec
+@dataclass(frozen=True, slots=True)
+class ShrinkerSpec:
+    """Two convolutions halve the grid of rows, each way; then a layer over each row (Vary, arXiv:2312.06109)."""
+
+    dims: int
+    out: int
+
+
+ConnectorSpec: TypeAlias = MergerSpec | ProjectorSpec | PoolerSpec | JoinerSpec | ShrinkerSpec | PlacerSpec | NeckSpec
 
 
 class Merge(nn.Module):
@@ -88,8 +99,8 @@ class Merge(nn.Module):
         super().__init__()
         wide = spec.dims * spec.merged
         self.norm = norm(spec.norm, wide if norm_joined else spec.dims, spec.norm_eps)
-        self.up = nn.Linear(wide, wide)
-        self.down = nn.Linear(wide, spec.out)
+        self.up = nn.Linear(wide, spec.hidden or wide)
+        self.down = nn.Linear(spec.hidden or wide, spec.out)
         self._wide, self._norm_joined = wide, norm_joined
         self._activation = ACTIVATIONS[spec.activation]
 
@@ -105,7 +116,7 @@ class Merger(nn.Module):
 
     def __init__(self, spec: MergerSpec) -> None:
         super().__init__()
-        self.merge = Merge(spec, norm_joined=False)
+        self.merge = Merge(spec, norm_joined=spec.norm_joined)
         if spec.taps:
             self.deepstack = [Merge(spec, norm_joined=True) for _ in range(spec.taps)]
 
@@ -196,6 +207,21 @@ class Joiner(nn.Module):
         return ImageFeatures(self.down(self._activation(self.up(joined))))
 
 
+class Shrinker(nn.Module):
+    """Names: half, quarter, up."""
+
+    def __init__(self, spec: ShrinkerSpec) -> None:
+        super().__init__()
+        self.half = nn.Conv2d(spec.dims, 2 * spec.dims, 3, stride=2, padding=1, bias=False)
+        self.quarter = nn.Conv2d(2 * spec.dims, spec.out, 3, stride=2, padding=1, bias=False)
+        self.up = nn.Linear(spec.out, spec.out)
+
+    def __call__(self, seen: Seen, _: ImageInput) -> ImageFeatures:
+        """Of rows (tiles, h, w, dims)."""
+        rows = self.up(self.quarter(self.half(seen.rows)))
+        return ImageFeatures(rows.reshape(-1, rows.shape[-1]))
+
+
 class PlacedRows(Placer):
     """Names: those of `docai.nn.placed`."""
 
@@ -221,6 +247,8 @@ def build_connector(spec: ConnectorSpec) -> nn.Module:
             return Pooler(spec)
         case JoinerSpec():
             return Joiner(spec)
+        case ShrinkerSpec():
+            return Shrinker(spec)
         case PlacerSpec():
             return PlacedRows(spec)
         case NeckSpec():

@@ -28,13 +28,14 @@ from docai.preprocess.processors import (
     ClampedImages,
     CroppedImages,
     FittedImages,
+    GrownImages,
     PackedImages,
     StretchedImages,
     TiledImages,
 )
 from docai.preprocess.resample import BICUBIC, BILINEAR
 from docai.preprocess.sizes import Size
-from docai.preprocess.tiles import PanAndScan
+from docai.preprocess.tiles import Cuts, PanAndScan
 
 __all__ = [
     "ImageInput",
@@ -44,7 +45,9 @@ __all__ = [
     "falcon_images",
     "florence_images",
     "gemma_images",
+    "got_images",
     "llava_images",
+    "locate_images",
     "pixtral_images",
     "preprocessor_config",
     "qwen_images",
@@ -241,6 +244,42 @@ def canvas_images(*, height: int = 2048, width: int = 1664, patch: int = 16) -> 
     return _checked(build)
 
 
+def locate_images(*, patch: int = 14, merge: int = 2, most: int = 25_600) -> Images:
+    """LocateAnything: every picture at its own size as far as it has not too many patches."""
+
+    def build(prep: Prep, config: Config) -> ImageProcessor:
+        vision = config.get("vision_config") or {}
+        return GrownImages(
+            _normalization(prep, HALF, HALF),
+            patch=prep.get("patch_size") or vision.get("patch_size") or patch,
+            merge=(prep.get("merge_kernel_size") or vision.get("merge_kernel_size") or [merge])[0],
+            most_patches=prep.get("in_token_limit") or most,
+            how=_resampling(prep, BICUBIC),
+        )
+
+    return _checked(build)
+
+
+def got_images(*, edge: int = 1024, patch: int = 16) -> Images:
+    """GOT-OCR 2.0: stretched to a square, a token for 4 x 4 patches; with crops, in squares of that size as well."""
+
+    def build(prep: Prep, config: Config) -> ImageProcessor:
+        vision = config.get("vision_config") or {}
+        side = _size(vision.get("image_size") or vision.get("img_size"), edge)[0]
+        size = _size(prep.get("size"), side)
+        step = 4 * _size(vision.get("patch_size"), patch)[0]
+        return StretchedImages(
+            _normalization(prep, CLIP_MEAN, CLIP_STD),
+            size,
+            -(-size[0] // step) * -(-size[1] // step),
+            _resampling(prep, BICUBIC),
+            cuts=Cuts(prep.get("min_patches") or 1, prep.get("max_patches") or 12),
+            cut=bool(prep.get("crop_to_patches")),
+        )
+
+    return _checked(build)
+
+
 def _checked(build: Images) -> Images:
     """`build` with errors that name the file, and no size that no picture has."""
 
@@ -262,7 +301,7 @@ def _checked(build: Images) -> Images:
 
 def _numbers(processor: ImageProcessor) -> Iterator[tuple[str, Any]]:
     """Every size of a processor, with the name of its field."""
-    plain = {"normalize", "how", "square", "pan"}
+    plain = {"normalize", "how", "square", "pan", "cuts", "cut", "most_tokens"}
     for name in (field.name for field in fields(processor) if field.name not in plain):  # type: ignore[arg-type]
         value = getattr(processor, name)
         for number in np.ravel(value).tolist() if isinstance(value, tuple) else (value,):

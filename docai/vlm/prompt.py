@@ -12,6 +12,7 @@ from typing import Any
 
 from docai.errors import CheckpointError, DocaiError, UsageError
 from docai.preprocess.inputs import ImageInput
+from docai.vlm.ask import Setting
 from docai.vlm.template import EndlessTemplate, render_template
 from docai.vlm.tokenizer import Tokenizer
 
@@ -111,15 +112,17 @@ class ClipPrompt:
 class PromptSpec:
     """How a family writes images and turns where its checkpoint does not say it.
 
-    `placeholder` stands for one image in a rendered prompt (what chat templates write); `expand` gives the text that
-    replaces it, made of `token`, one for each row of features. `image` is what we write for an image where there is no
-    template or it knows no images: the placeholder with the marks around it. `template` is the chat template of
+    `placeholder` stands for one image in a rendered prompt (what chat templates write; where that has a number in it,
+    `written` is a regular expression for it); `expand` gives the text that replaces it, made of `token`, one for each
+    row of features. `image` is what we write for an image where there is no template or it knows no images: the
+    placeholder with the marks around it. `template` is the chat template of
     checkpoints that ship none, `plain` that of `--no-chat-template`: both see `messages`, whose content is always
     parts (`text` of an image part is `image`), `image`, `bos_token` and the other named tokens. Jinja drops a line
     break after a block and at the very end: `{{ '\\n' }}` stays. `surround` says whether the tokenizer may add its BOS.
     `fixed`: the template here counts, whatever the checkpoint has. `stops` are tokens that end an answer, too.
-    `captions` are the fixed words that some models were taught for short, normal and long captions.
-    `clips`: how videos are written, of models that see them.
+    `captions` are the fixed words that some models were taught for short, normal and long captions. `asked` puts the
+    last message's words into the form that the model was taught. `most_images` of a request; with `pages`, more may be
+    read as the pages of one text, where that is asked for. `clips`: how videos are written, of models that see them.
     """
 
     placeholder: str = ""
@@ -133,6 +136,15 @@ class PromptSpec:
     stops: tuple[str, ...] = ()
     captions: tuple[str, str, str] | None = None
     clips: ClipPrompt | None = None
+    asked: Callable[[str, Setting], str] | None = None
+    most_images: int | None = None
+    pages: bool = False
+    written: str = ""
+
+    @property
+    def marks(self) -> str:
+        """A regular expression of what stands for an image in a rendered prompt."""
+        return self.written or re.escape(self.placeholder)
 
 
 def render(
@@ -143,6 +155,7 @@ def render(
     template: bool = True,
     tools: Sequence[Mapping[str, Any]] | None = None,
     add_generation_prompt: bool = True,
+    setting: Setting | None = None,
     **template_kwargs: Any,
 ) -> str:
     """The prompt for a conversation, with a placeholder where each image stands.
@@ -153,6 +166,8 @@ def render(
     turns = [_turn(message, spec) for message in messages]
     if not turns:
         raise UsageError("messages: expected at least one, got none")
+    if template and spec.asked:
+        turns[-1] = _in_taught_words(turns[-1], spec.asked, setting or Setting())
     variables = {
         **tokenizer.named,
         "tools": _plain(tools),
@@ -191,7 +206,7 @@ def expand(text: str, images: Sequence[ImageInput], spec: PromptSpec) -> str:
         if images:
             raise UsageError(f"{_images(len(images))} came with the prompt, but this model reads text only")
         return text
-    marks = {"image": re.escape(spec.placeholder)}
+    marks = {"image": spec.marks}
     texts = {"image": [spec.expand(spec.token, image) for image in images if not image.is_clip]}
     _check_places(text, marks["image"], spec.placeholder, len(texts["image"]), "image")
     if spec.clips is not None:
@@ -245,6 +260,13 @@ def _turn(message: Message, spec: PromptSpec) -> dict[str, Any]:
     elif content is not None:
         raise UsageError(f"messages: expected content to be a text or a list of parts, got {content!r}")
     return turn
+
+
+def _in_taught_words(turn: dict[str, Any], asked: Callable[[str, Setting], str], setting: Setting) -> dict[str, Any]:
+    """A turn whose texts are one, as the model was taught to be asked."""
+    images = [part for part in turn.get("content", ()) if part["type"] == "image"]
+    said = "".join(part["text"] for part in turn.get("content", ()) if part["type"] != "image")
+    return {**turn, "content": [*images, {"type": "text", "text": asked(said, setting)}]}
 
 
 def _part(part: Any, spec: PromptSpec) -> dict[str, Any]:
@@ -309,19 +331,19 @@ class Forms:
     def takes(self, role: str, form: str) -> bool:
         """Whether the content of a role may be a `text`, `parts` of text, or have an `image` or `video` among parts."""
         clips = self.spec.clips
-        placeholder = clips.placeholder if form == "video" and clips else self.spec.placeholder
-        return _takes(self.source, placeholder, self.named, role, form)
+        marks = re.escape(clips.placeholder) if form == "video" and clips else self.spec.marks
+        return _takes(self.source, marks, self.named, role, form)
 
 
 @lru_cache(maxsize=256)
-def _takes(source: str, placeholder: str, named: tuple[tuple[str, str], ...], role: str, form: str) -> bool:
+def _takes(source: str, marks: str, named: tuple[tuple[str, str], ...], role: str, form: str) -> bool:
     content: Any = [{"type": "text", "text": _PROBE}]
     if form == "text":
         content = _PROBE
     elif form in _SEEN:
         content.insert(0, {"type": form})
     variables = {**dict(named), "add_generation_prompt": False, "tools": None, "documents": None}
-    for messages in _around(source, placeholder, named, {"role": role, "content": content}):
+    for messages in _around(source, marks, named, {"role": role, "content": content}):
         try:
             text = render_template(source, {**variables, "messages": messages})
         except EndlessTemplate:
@@ -330,16 +352,16 @@ def _takes(source: str, placeholder: str, named: tuple[tuple[str, str], ...], ro
             continue
         printed = str(content[-1]) in text or json.dumps(content[-1]) in text  # the list itself, not what it says
         if _PROBE in text and (form == "text" or not printed):
-            return form not in _SEEN or text.count(placeholder) == 1
+            return form not in _SEEN or len(re.findall(marks, text)) == 1
     return False
 
 
 def _around(
-    source: str, placeholder: str, named: tuple[tuple[str, str], ...], message: dict[str, Any]
+    source: str, marks: str, named: tuple[tuple[str, str], ...], message: dict[str, Any]
 ) -> Iterable[list[dict[str, Any]]]:
     """Conversations in which `message` may stand: templates want a user first, or last."""
     if message["role"] == "user":
         return ([message],)
-    form = "text" if _takes(source, placeholder, named, "user", "text") else "parts"
+    form = "text" if _takes(source, marks, named, "user", "text") else "parts"
     user = {"role": "user", "content": "?" if form == "text" else [{"type": "text", "text": "?"}]}
     return [message, user], [user, message], [message]

@@ -12,10 +12,11 @@ import mlx.nn as nn
 from docai.nn.davit import Davit, DavitSpec
 from docai.nn.packed_vit import PackedVit, PackedVitSpec
 from docai.nn.radio import Radio, RadioSpec
+from docai.nn.sam import Sam, SamSpec
 from docai.nn.vit import Vit, VitSpec
 from docai.preprocess.inputs import ImageInput
 
-VisionSpec: TypeAlias = PackedVitSpec | VitSpec  # those under causal decoders
+VisionSpec: TypeAlias = PackedVitSpec | VitSpec | SamSpec  # those under causal decoders
 TowerSpec: TypeAlias = VisionSpec | DavitSpec | RadioSpec
 
 
@@ -23,7 +24,8 @@ TowerSpec: TypeAlias = VisionSpec | DavitSpec | RadioSpec
 class Seen:
     """What a tower makes of one image: `rows` (patches, D), and those of inner layers for DeepStack.
 
-    A tower of a fixed size gives `rows` (tiles, patches, D), one whose connector asks where they lie (h, w, D).
+    A tower of a fixed size gives `rows` (tiles, patches, D), one whose connector asks where they lie (h, w, D) or
+    (tiles, h, w, D).
     """
 
     rows: mx.array
@@ -57,6 +59,13 @@ class FixedTower(Vit):
         return [Seen(self.encode(mx.array(image.pixels))) for image in images]
 
 
+class SamTower(Sam):
+    """A tower over pictures of one size, one at a time: a layer's scores are many."""
+
+    def __call__(self, images: Sequence[ImageInput]) -> list[Seen]:
+        return [Seen(mx.concatenate([self.encode(mx.array(a[None])) for a in image.pixels])) for image in images]
+
+
 class DavitTower(Davit):
     """A tower over one picture at a time, whose rows stay where they lie."""
 
@@ -82,6 +91,8 @@ def build_tower(spec: TowerSpec) -> nn.Module:
             return PackedTower(spec)
         case VitSpec():
             return FixedTower(spec)
+        case SamSpec():
+            return SamTower(spec)
         case DavitSpec():
             return DavitTower(spec)
         case RadioSpec():

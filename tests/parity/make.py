@@ -116,6 +116,20 @@ def unpatched(patches: np.ndarray, image: Image) -> np.ndarray:
     return split.transpose(4, 0, 2, 5, 1, 3, 6).reshape(3, h * side, w * side)
 
 
+def moonvit(recipe: Recipe) -> dict[str, np.ndarray]:
+    """Patches of all images row by row, (N, 3, p, p), and their grids (h, w)."""
+    rows = []
+    for image, values in zip(recipe.images, all_pixels(recipe), strict=True):
+        whole = unpatched(values, image)  # (3, H, W)
+        side = isqrt(values.shape[1] // 3)
+        split = whole.reshape(3, whole.shape[1] // side, side, whole.shape[2] // side, side)
+        rows.append(split.transpose(1, 3, 0, 2, 4).reshape(-1, 3, side, side))
+    return {
+        "pixel_values": np.concatenate(rows),
+        "image_grid_hws": np.array([image.grid[1:] for image in recipe.images if image.grid]),
+    }
+
+
 def falcon(recipe: Recipe) -> dict[str, np.ndarray]:
     """One picture (1, H, W, 3) put together of its patches, whose numbers are in (p, p, 3) order, and its grid."""
     (image,), (patches,) = recipe.images, all_pixels(recipe)
@@ -145,6 +159,7 @@ FEEDS: dict[str, Callable[[Recipe], dict[str, np.ndarray]]] = {
     "tiles": tiles,
     "fitted": fitted,
     "falcon": falcon,
+    "moonvit": moonvit,
     "prefix": prefix,
     "marked": marked,
 }
@@ -219,9 +234,28 @@ def mend_falcon_ocr(model: Any) -> None:
         layer.self_attn.eps = layer.mlp.eps = float(np.finfo(np.float32).eps)
 
 
+def mend_locateanything(model: Any) -> None:
+    """mlx-vlm 0.7.10 resamples MoonViT's positions with a kernel that is not torch's (off by 3e-2).
+
+    Done here by torch itself, as the published code does it.
+    """
+    import mlx.core as mx
+    import torch
+
+    table = model.vision_tower.patch_embed.pos_emb
+
+    def sampled(shape: tuple[int, int]) -> mx.array:
+        weight = torch.from_numpy(np.array(table.weight)).permute(2, 0, 1)[None]
+        made = torch.nn.functional.interpolate(weight, size=shape, mode="bicubic")
+        return mx.array(made[0].permute(1, 2, 0).flatten(0, 1).numpy())
+
+    table._get_pos_emb = sampled
+
+
 # oracles that are wrong somewhere
 MENDED: dict[str, Callable[[Any], None]] = {
     "falcon_ocr": mend_falcon_ocr,
+    "locateanything": mend_locateanything,
     "qwen3_vl_moe": mend_qwen3_vl_moe,
 }
 COMPUTED = ("cos_1d", "sin_1d")  # tables of the oracle that its exports have, but that are no weights

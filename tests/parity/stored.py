@@ -53,6 +53,7 @@ def weights_of(name: str, variant: str = "") -> Tensors:
         changed.get("renames", ()),
         changed.get("copies", {}),
         channels_last=changed.get("channels_last", False),
+        channels_first=changed.get("channels_first", False),
         drops=changed.get("drops", ""),
         alternating=changed.get("alternating", ""),
     )

@@ -47,6 +47,7 @@ def as_variant(
     copies: Mapping[str, str],
     *,
     channels_last: bool,
+    channels_first: bool = False,
     drops: str = "",
     alternating: str = "",
 ) -> dict[str, Array]:
@@ -59,7 +60,10 @@ def as_variant(
             continue
         if alternating and re.search(alternating, name):
             value = value.reshape(2, -1, value.shape[-1]).swapaxes(0, 1).reshape(value.shape)
-        out[name] = np.moveaxis(value, 1, -1) if channels_last and value.ndim > 3 else value
+        is_convolution = value.ndim > 3 and not name.endswith("pos_embed")
+        if is_convolution and (channels_last or channels_first):
+            value = np.moveaxis(value, 1, -1) if channels_last else np.moveaxis(value, -1, 1)
+        out[name] = value
     return {name: np.ascontiguousarray(a) for name, a in (out | {new: out[old] for new, old in copies.items()}).items()}
 
 

@@ -17,6 +17,7 @@ from docai.errors import CheckpointError
 
 if TYPE_CHECKING:
     from docai.checkpoint.dialect import Rule
+    from docai.preprocess.clips import ClipProcessor
     from docai.preprocess.inputs import ImageProcessor
     from docai.vlm.ask import Asked
     from docai.vlm.config import Config
@@ -36,6 +37,9 @@ class Family:
     processor from preprocessor_config.json and config.json; None for families without a tower. `text_only`: there are
     checkpoints without the tower's weights, to be used for text.
 
+    `videos` makes the processor of clips; a family with a tower that has none sees videos as pictures, unless `no_video`
+    says why not.
+
     Encoder-decoder models have `asked`, which puts a prompt into ids. `added_tokens` belong into a vocabulary that
     lacks them. `remarks`: what the user should know of checkpoints whose name has this in it.
     """
@@ -50,6 +54,8 @@ class Family:
     asked: Callable[[str, Tokenizer], Asked] | None = None
     added_tokens: tuple[str, ...] = ()
     remarks: Mapping[str, str] = field(default_factory=dict)
+    videos: Callable[[Mapping[str, Any], Mapping[str, Any]], ClipProcessor] | None = None
+    no_video: str = ""
 
 
 # model_type -> the module of its family. `a+b`: an `a` whose vision_config has model_type `b` is of another family.
@@ -60,10 +66,14 @@ FAMILIES: dict[str, str] = {
     "gemma2": "gemma",
     "gemma3": "gemma3",
     "gemma3_text": "gemma",
+    "GOT": "got",
+    "got": "got",
+    "got_ocr2": "got_ocr2",
     "llama": "llama",
     "llava": "llava",
     "llava+pixtral": "pixtral",
     "llava_next": "llava_next",
+    "locateanything": "locateanything",
     "mistral": "llama",
     "mistral3": "mistral3",
     "nemotron_parse": "nemotron_parse",

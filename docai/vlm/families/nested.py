@@ -13,6 +13,8 @@ from functools import partial
 
 from docai.checkpoint.dialect import Rule, renames
 from docai.errors import CheckpointError
+from docai.nn.packed_vit import PackedVitSpec
+from docai.nn.vit import VitSpec
 from docai.vlm.config import Config
 from docai.vlm.connector import ProjectorSpec
 from docai.vlm.families.decoders import decoder_rules, decoder_spec
@@ -102,6 +104,6 @@ def nested_rules(
 
 
 def _rules(spec: ModelSpec, *, projector: tuple[Rule, ...], norm_offset: bool, channels_last: bool) -> tuple[Rule, ...]:
-    assert spec.vision is not None, "these families have no text-only checkpoints"
+    assert isinstance(spec.vision, VitSpec | PackedVitSpec), "these families have no text-only checkpoints"
     text = decoder_rules(spec.decoder, "language_model.model.", "language_model.lm_head.", norm_offset=norm_offset)
     return (*_PARTS, *tower_rules(spec.vision, channels_last=channels_last), *projector, *text)
