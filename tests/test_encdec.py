@@ -7,6 +7,7 @@ Tolerances are those of `test_parity.py`: float32 in another order of additions.
 from __future__ import annotations
 
 import json
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from tests.parity.encdec import BEAMS, CASES, PENALTY, STEPS, original, original
 
 mx = pytest.importorskip("mlx.core")
 
-from docai.checkpoint.dialect import own_names_matched  # noqa: E402
+from docai.checkpoint.dialect import apply_rules, own_names_matched  # noqa: E402
 from docai.checkpoint.load import shapes_of  # noqa: E402
+from docai.checkpoint.tensors import TensorInfo  # noqa: E402
 from docai.errors import CheckpointError  # noqa: E402
 from docai.preprocess.inputs import ImageInput  # noqa: E402
 from docai.vlm.beams import Search, searched  # noqa: E402
@@ -206,3 +208,69 @@ def test_an_exact_decoder_computes_in_float32(tmp_path: Path) -> None:
     (features,) = network.encode([image])
     assert features.rows.dtype == mx.bfloat16
     assert network.step(mx.array([[2, 0, 7]]), network.caches(), network.read(features)).dtype == mx.float32
+
+
+def _original_names() -> dict[str, tuple[int, ...]]:
+    """The tensors of microsoft/Florence-2-base, as its files list them."""
+    widths, depths, kernels = (128, 256, 512, 1024), (1, 1, 9, 1), (7, 3, 3, 3)
+    out: dict[str, tuple[int, ...]] = {}
+
+    def layer(name: str, *shape: int) -> None:
+        out[f"{name}.weight"], out[f"{name}.bias"] = shape, shape[:1]
+
+    for stage, (width, before, kernel) in enumerate(zip(widths, (3, *widths), kernels, strict=False)):
+        layer(f"vision_tower.convs.{stage}.proj", width, before, kernel, kernel)
+        layer(f"vision_tower.convs.{stage}.norm", width if stage == 0 else before)
+        for block in range(depths[stage]):
+            for kind, attention in (("spatial", "window"), ("channel", "channel")):
+                prefix = f"vision_tower.blocks.{stage}.{block}.{kind}_block."
+                for number in "12":
+                    layer(f"{prefix}conv{number}.fn.dw", width, 1, 3, 3)
+                layer(f"{prefix}{attention}_attn.norm", width)
+                layer(f"{prefix}{attention}_attn.fn.qkv", 3 * width, width)
+                layer(f"{prefix}{attention}_attn.fn.proj", width, width)
+                layer(f"{prefix}ffn.norm", width)
+                layer(f"{prefix}ffn.fn.net.fc1", 4 * width, width)
+                layer(f"{prefix}ffn.fn.net.fc2", width, 4 * width)
+    out["image_projection"], out["visual_temporal_embed.pos_idx_to_embed"] = (1024, 768), (100, 1024)
+    layer("image_proj_norm", 768)
+    out |= {f"image_pos_embed.{line}_embeddings.weight": (50, 512) for line in ("row", "column")}
+    out |= {f"language_model.{name}.weight": (51289, 768) for name in ("model.shared", "lm_head")}
+    for side, parts in (("encoder", ["self"]), ("decoder", ["self", "encoder"])):
+        out[f"language_model.model.{side}.embed_positions.weight"] = (1026, 768)
+        layer(f"language_model.model.{side}.layernorm_embedding", 768)
+        for number in range(6):
+            prefix = f"language_model.model.{side}.layers.{number}."
+            for part in parts:
+                layer(f"{prefix}{part}_attn_layer_norm", 768)
+                for matrix in ("q_proj", "k_proj", "v_proj", "out_proj"):
+                    layer(f"{prefix}{part}_attn.{matrix}", 768, 768)
+            layer(f"{prefix}fc1", 3072, 768)
+            layer(f"{prefix}fc2", 768, 3072)
+            layer(f"{prefix}final_layer_norm", 768)
+    return out
+
+
+def test_the_names_and_shapes_of_the_published_base_model() -> None:
+    names = _original_names()
+    assert len(names) == 666  # with two more for each of 198 matrices, the 1062 of its 4-bit export
+    text = {
+        "model_type": "florence2_language", "d_model": 768, "encoder_layers": 6, "decoder_layers": 6,
+        "encoder_attention_heads": 12, "decoder_attention_heads": 12, "encoder_ffn_dim": 3072,
+        "decoder_ffn_dim": 3072, "vocab_size": 51289,
+    }  # fmt: skip
+    config = {"model_type": "florence2", "vision_config": {"model_type": "davit"}, "text_config": text}
+    family = family_of(config)
+    spec = family.spec(Config(config))
+    tensors = {name: TensorInfo("F16", shape, None, 0) for name, shape in names.items()}
+    found = apply_rules(tensors, family.rules["hf"](spec))
+    network = build_network(spec)
+    assert found.problems(shapes_of(network)) == ()
+    assert 231e6 < sum(weight.size for weight in found.weights.values()) < 233e6
+
+
+def test_the_size_of_the_published_parse_model() -> None:
+    tower = {"args": {"model": "vit_huge_patch16_224"}}
+    config = {"model_type": "nemotron_parse", "encoder": tower, "decoder": {"d_model": 1024}}
+    shapes = shapes_of(build_network(family_of(config).spec(Config(config))))
+    assert round(sum(map(prod, shapes.values())) / 1e6) == 903
