@@ -38,6 +38,12 @@ def option(
     return field(default=default, metadata=metadata, repr=not secret)
 
 
+def like(other: type, name: str) -> Any:
+    """The option of that name of another class, where one class cannot inherit from both."""
+    declared = next(f for f in fields(other) if f.name == name)
+    return field(default=declared.default, metadata=declared.metadata, repr=declared.repr)
+
+
 def check(options: Any) -> None:
     """Raise UsageError for a value that its `option` does not allow."""
     for declared in fields(options):

@@ -60,7 +60,9 @@ def test_every_option_is_explained_and_its_default_allowed(cls: type) -> None:
     ("cls", "values"),
     [
         (OcrOptions, {"ocr": "maybe"}),
-        (OcrOptions, {"model": "none"}),
+        (OcrOptions, {"guard": "none"}),
+        (OcrOptions, {"prompt": "x" * 1025}),
+        (OcrOptions, {"task": "a\x07b"}),
         (OcrOptions, {"dpi": 0}),
         (OcrOptions, {"threads": 0}),
         (OcrOptions, {"page_seconds": math.nan}),

@@ -13,7 +13,7 @@ from docai.errors import ExitCode, InternalError
 from docai.export.formats import ExportOptions
 from docai.render.document import open_document
 from docai.render.inputs import InputFile
-from docai.tasks.ocr import chosen_pages, failed, finish, reader_for
+from docai.tasks.ocr import chosen_pages, failed, finish, pages_reader
 from docai.tasks.options import OcrOptions
 from docai.types import Document, PageResult, Status
 
@@ -114,7 +114,7 @@ def _read(job: Job, source: Source, tell: Tell) -> list[PageResult] | None:
 
 def _fresh(job: Job, source: Source, indices: Iterable[int], tell: Tell) -> Iterator[PageResult]:
     """The results of pages: those on which processes died have failed, the others are read."""
-    lost, reader = dict(job.lost), reader_for(job.options)
+    lost, reader = dict(job.lost), pages_reader(job.options)
     for index in indices:
         if index + 1 in lost:
             yield failed(source, index, InternalError(lost[index + 1]))

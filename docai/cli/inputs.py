@@ -11,7 +11,7 @@ from docai.batch.runner import Row
 from docai.errors import DocaiError, InputError, UsageError
 from docai.layout.detections import MOST_BYTES, source_of
 from docai.render.inputs import InputFile, expand
-from docai.tasks.ocr import Layout, layout_from
+from docai.tasks.ocr import Layout, layout_from, names_detector
 from docai.tasks.options import InputOptions, OcrOptions
 
 
@@ -51,7 +51,7 @@ def given_layout(options: OcrOptions, inputs: Sequence[str]) -> tuple[Layout | N
 
     Raises InputError where the layout cannot be read, UsageError where standard input would be two things.
     """
-    if options.layout in (None, "auto", "embedded"):
+    if options.layout is None or names_detector(options.layout):
         return None, inputs, None
     if options.layout == "-" and "-" in inputs:
         raise UsageError("standard input cannot be both the layout and the document")

@@ -14,7 +14,7 @@ class Manner:
     """`page` asks about a whole page, `regions` about one category each; the others are asked about as text.
 
     `parser` is one of `docai.ocr.parsers`, or of `docai.ocr.located`. `dpi`: resolution at which pages in points are
-    rendered. `max_tokens` of one answer.
+    rendered. `max_tokens` of one answer. `markers`: what is asked is a marker of the family's own, which it checks.
     """
 
     page: str
@@ -22,10 +22,20 @@ class Manner:
     parser: str = "markdown"
     dpi: int = 200
     max_tokens: int = 4096
+    markers: bool = False
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """What can be asked for everywhere, in place of what suits each region."""
+        return () if self.markers else (PLAIN, *self.regions)
 
     def prompt(self, category: str) -> str:
-        """The words for a category."""
-        return self.page if category == PLAIN else self.regions.get(category) or self.regions.get("text") or self.page
+        """The words for a category; of a marker it is itself."""
+        if category == PLAIN:
+            return self.page
+        if self.markers and category not in CATEGORIES:
+            return category
+        return self.regions.get(category) or self.regions.get("text") or self.page
 
 
 _ONLY = "Answer with nothing else."
@@ -40,8 +50,10 @@ ANY = Manner(
 )
 MANNERS: dict[str, Manner] = {
     "falcon_ocr": Manner(PLAIN, {category: category for category in CATEGORIES}),
-    "florence2": Manner("<OCR_WITH_REGION>", {"text": "<OCR>"}, parser="florence", max_tokens=1024),
-    "nemotron_parse": Manner(DEFAULT, parser="nemotron", dpi=175, max_tokens=9000),  # A4 is 2046 pixels high then
+    "florence2": Manner("<OCR_WITH_REGION>", {"text": "<OCR>"}, parser="florence", max_tokens=1024, markers=True),
+    "nemotron_parse": Manner(
+        DEFAULT, parser="nemotron", dpi=175, max_tokens=9000, markers=True
+    ),  # A4 is 2046 pixels high then
 }
 
 

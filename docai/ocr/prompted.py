@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from docai.geometry import inside
@@ -37,12 +36,14 @@ class Leaf:
     """A page to be read, upright. `regions` None: it is asked about as a whole.
 
     `lines` are those of its text layer that can be trusted, `content` is what the file says of it, in its frame.
+    `seen`: lines that the embedded engine has read of it already.
     """
 
     page: Page
     regions: Sequence[Region] | None = None
     lines: Sequence[Line] = ()
     content: PageContent = PageContent()  # noqa: RUF009 - it is frozen
+    seen: Sequence[Line] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +58,7 @@ class PromptedReader:
 
     asker: Asker
     manner: Manner
-    second: Callable[[], Recognizer]
+    second: Recognizer
     prompt: str | None = None
     category: str | None = None
     guard: Guard = "fallback"
@@ -172,10 +173,6 @@ class _Sheet:
         pixels = cut_out(self.leaf.page, self.pixels, route.region.box)
         return None if pixels is None else _Part(route, pixels, ink_of(pixels))
 
-    @cached_property
-    def engine(self) -> Recognizer:
-        return self.reader.second()
-
     def result(self) -> PageResult:
         """The page with its blocks, and how far they are to be relied on."""
         blocks: list[Block] = []
@@ -208,7 +205,7 @@ class _Sheet:
         if self.reader.guard == "off":
             answer = part.answer or Generation("")
             return Verdict(Finding.OK, answer.text), self._blocks(part, answer.text)
-        known = self._known(part) if self.reader.verify else _Known(self._layer(part.route.region))
+        known = self._known(part) if self.reader.verify else _Known(_within(part.route.region, self.leaf.lines))
         verdict = part.verdict(known.text)
         if not verdict.usable and self.reader.guard == "fallback":
             known = known if known.lines else self._known(part)
@@ -218,15 +215,13 @@ class _Sheet:
             return verdict, []
         return verdict, self._blocks(part, verdict.text, verdict)
 
-    def _layer(self, region: Region) -> list[Line]:
-        return [line for line in self.leaf.lines if inside(line.box, region.box) > 0.5]
-
     def _known(self, part: _Part) -> _Known:
         """What stands there by the text layer, in want of one by the embedded engine."""
-        lines = self._layer(part.route.region)
+        region = part.route.region
+        lines = _within(region, self.leaf.lines) or _within(region, self.leaf.seen)
         if lines or part.ink.blank:
             return _Known(lines)
-        return _Known(read_part(self.leaf.page, self.pixels, part.route.region.box, self.engine).lines)
+        return _Known(read_part(self.leaf.page, self.pixels, region.box, self.reader.second).lines)
 
     def _blocks(self, part: _Part, text: str, verdict: Verdict | None = None) -> list[Block]:
         page, parser, source = self.leaf.page, self.reader.manner.parser, self.reader.source
@@ -244,20 +239,12 @@ class _Sheet:
         return [replace(block, verdict=verdict.finding.value) for block in made]
 
 
+def _within(region: Region, lines: Sequence[Line]) -> list[Line]:
+    return [line for line in lines if inside(line.box, region.box) > 0.5]
+
+
 def _outcome(verdicts: Sequence[tuple[str, Verdict]], replaced: Sequence[str], notes: Sequence[str]) -> PageOutcome:
     reasons = (*notes, *summary(verdicts))
     if replaced:
         return PageOutcome(Status.FALLBACK, (*reasons, f"another text stands in the place of: {', '.join(replaced)}"))
     return PageOutcome(Status.DEGRADED, reasons) if reasons else PageOutcome()
-
-
-def batches(leaves: Iterator[Leaf], size: int) -> Iterator[list[Leaf]]:
-    """Leaves in groups of a size."""
-    group: list[Leaf] = []
-    for leaf in leaves:
-        group.append(leaf)
-        if len(group) == size:
-            yield group
-            group = []
-    if group:
-        yield group

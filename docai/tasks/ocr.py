@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from docai.layout.detector import Detector
     from docai.ocr.reading import Reading, ReadOptions
     from docai.render.document import Source
+    from docai.tasks.prompted import PromptedPages
 
 # Layouts that a detector made elsewhere: 0-based page index -> its regions.
 Layout = Mapping[int, "PageDetections"]
@@ -42,13 +43,20 @@ def ocr(source: str | Path | bytes, **options: Any) -> Document:
 def layout_of(options: OcrOptions) -> Layout | None:
     """The detections that `options.layout` names, where it is a file."""
 
-    if options.layout in (None, "auto", "embedded"):
+    if options.layout is None or names_detector(options.layout):
         return None
     try:
         data = Path(options.layout).read_bytes()
     except OSError as error:
         raise InputError(f"cannot read the layout {options.layout}: {error.strerror or error}") from error
     return layout_from(data)
+
+
+def names_detector(layout: str) -> bool:
+    """Whether `--layout` names a detector, and not a file of detections."""
+    from docai.layout.detector import is_detector
+
+    return layout == "auto" or is_detector(layout)
 
 
 def layout_from(data: bytes) -> Layout:
@@ -63,10 +71,8 @@ def read_pages(
 ) -> Iterator[PageResult]:
     """The page pass: the results of the chosen pages, each as it is done. Pages in `skip` (indices) are left out."""
     done = frozenset(skip)
-    reader = reader_for(options)
-    for index in chosen_pages(source, options, layout):
-        if index not in done:
-            yield reader.result(source, index, layout)
+    left = [index for index in chosen_pages(source, options, layout) if index not in done]
+    return pages_reader(options).results(source, left, layout)
 
 
 def chosen_pages(source: Source, options: ReadingOptions, layout: Layout | None = None) -> Sequence[int]:
@@ -90,14 +96,50 @@ def finish(source: Source, results: Iterable[PageResult], options: OcrOptions) -
 
 
 @lru_cache(maxsize=2)
-def reader_for(options: ReadingOptions) -> PageReader:
-    """The reader of these options; its engine and detector are loaded once."""
-    from docai.layout.detector import get_detector
+def reader_for(options: ReadingOptions, layout: str = "embedded") -> PageReader:
+    """The reader of an engine; it and the detector are loaded once."""
     from docai.ocr.engines import get_engine
     from docai.ocr.reading import ReadOptions
 
     engine = get_engine(options.model, lang=options.lang, threads=options.threads)
-    return PageReader(ReadOptions(ocr=options.ocr, engine=engine, dpi=options.dpi), get_detector("embedded"))
+    return PageReader(ReadOptions(ocr=options.ocr, engine=engine, dpi=options.dpi), detector_for(layout))
+
+
+@lru_cache(maxsize=1)
+def pages_reader(options: OcrOptions) -> PageReader | PromptedPages:
+    """The reader of these options: an engine's, or a model's. Without pixels there is nothing to ask a model about."""
+    if options.engine:
+        return reader_for(options, options.layout or "embedded")
+    if options.ocr == "never":
+        return reader_for(replace(options, model="embedded"), options.layout or "embedded")
+    from docai.tasks.prompted import prompted_reader
+
+    return prompted_reader(options, None if options.layout is None else detector_for(options.layout))
+
+
+def detector_for(layout: str) -> Detector:
+    """The detector that `--layout` names. `auto`: the best one that is there; so for pages that a file leaves out."""
+    from docai.layout.detector import BEST, EMBEDDED, get_detector
+
+    if layout != "auto" and names_detector(layout):
+        return get_detector(layout)
+    if layout == "auto" and is_cached(BEST):
+        return get_detector(BEST)
+    return get_detector(EMBEDDED)
+
+
+def is_cached(model: str) -> bool:
+    """Whether a model is on this machine, and can be computed with."""
+    from docai.checkpoint.backend import require_mlx
+    from docai.checkpoint.hub import cached, locate
+    from docai.errors import DependencyMissing
+
+    try:
+        require_mlx()
+        place = locate(model)
+        return (place.path or cached(place)) is not None
+    except DependencyMissing:
+        return False
 
 
 class PageReader:
@@ -106,6 +148,10 @@ class PageReader:
     def __init__(self, reading: ReadOptions, detector: Detector) -> None:
         self.reading = reading
         self.detector = detector
+
+    def results(self, source: Source, indices: Iterable[int], layout: Layout | None = None) -> Iterator[PageResult]:
+        """Pages, each as it is done."""
+        return (self.result(source, index, layout) for index in indices)
 
     def result(self, source: Source, index: int, layout: Layout | None = None) -> PageResult:
         """One page, whatever happens: an error becomes its outcome."""

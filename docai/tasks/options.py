@@ -7,15 +7,17 @@ models are asked with is declared beside them, in `docai.vlm.request`.
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from typing import Literal
 
-from docai.checkpoint.options import LoadOptions
+from docai.checkpoint.options import LoadOptions, SourceOptions
 from docai.errors import UsageError
-from docai.options import check, option
+from docai.options import check, like, option
 from docai.types import Limits
 
 _LIMITS = Limits()
+ENGINES = ("embedded", "tesseract")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,9 +45,7 @@ class InputOptions:
 class ReadingOptions(InputOptions):
     """How pages become lines of text."""
 
-    model: str = option(
-        "embedded", "Engine that reads pixels.", flags=("--model", "-m"), choices=("embedded", "tesseract")
-    )
+    model: str = option("embedded", "Engine that reads pixels.", flags=("--model", "-m"), choices=ENGINES)
     lang: str | None = option(None, "Languages for tesseract, as in eng+deu.")
     ocr: Literal["auto", "force", "never"] = option(
         "auto",
@@ -58,11 +58,44 @@ class ReadingOptions(InputOptions):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OcrOptions(ReadingOptions):
-    """`docai ocr`."""
+    """`docai ocr`. `dtype`, `revision`, `offline` are those of `LoadOptions`."""
 
-    layout: str | None = option(
-        None, "Regions to use: what `docai detect` wrote, a file; - or nothing reads standard input."
+    model: str = option(
+        "embedded",
+        "What reads: embedded, tesseract, or a model (a folder, a repo id or a short name such as falcon-ocr).",
+        flags=("--model", "-m"),
     )
+    layout: str | None = option(
+        None,
+        "Regions to use: what `docai detect` wrote, a file (- or nothing reads standard input), or a detector: auto, "
+        "embedded, a model's name. With a model, each region is asked about by itself; without, the whole page.",
+    )
+    task: str | None = option(
+        None, "Ask a model for this everywhere: plain, text, table, formula, ..., or a marker that it knows."
+    )
+    prompt: str | None = option(None, "Ask a model in these words.", flags=("--prompt",))
+    max_tokens: int | None = option(
+        None, "Most tokens of a model's answer about a page or a region. Default: chosen by the model.", least=1
+    )
+    guard: Literal["fallback", "mark", "off"] = option(
+        "fallback",
+        "Where a model's answer cannot be right: take the embedded engine's text, only mark it, or do not look.",
+        choices=("fallback", "mark", "off"),
+    )
+    verify: bool = option(False, "Compare all answers of a model with what the embedded engine reads.")
+    dtype: str | None = like(LoadOptions, "dtype")
+    revision: str | None = like(SourceOptions, "revision")
+    offline: bool = like(SourceOptions, "offline")
+
+    def __post_init__(self) -> None:
+        check(self)
+        for name in ("task", "prompt"):
+            _check_words(name, getattr(self, name))
+
+    @property
+    def engine(self) -> bool:
+        """Whether an engine reads, and not a model."""
+        return self.model in ENGINES
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -218,6 +251,18 @@ class GroundOutputOptions:
 
     def __post_init__(self) -> None:
         check(self)
+
+
+_MOST_WORDS = 1024  # bytes of a prompt about a page
+
+
+def _check_words(name: str, words: str | None) -> None:
+    if words is None:
+        return
+    if len(words.encode("utf-8", "replace")) > _MOST_WORDS:
+        raise UsageError(f"{name}: expected at most {_MOST_WORDS} bytes; got {len(words.encode('utf-8', 'replace'))}")
+    if not words.strip() or any(unicodedata.category(char) == "Cc" and char not in "\n\t" for char in words):
+        raise UsageError(f"{name}: expected text without control characters; got {words!r}")
 
 
 _RANGE = re.compile(r"^(\d+|last)?(-)?(\d+|last)?$")

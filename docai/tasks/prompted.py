@@ -1,0 +1,190 @@
+"""`docai ocr` with a model: pages are asked about, whole or by the regions of a layout, several at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from docai.errors import DocaiError, InputError, UsageError
+from docai.tasks.load import load
+from docai.tasks.options import OcrOptions
+from docai.types import PageResult
+
+if TYPE_CHECKING:
+    from docai.layout.detector import Detector
+    from docai.ocr.engines import Recognised, Recognizer
+    from docai.ocr.manners import Manner
+    from docai.ocr.prompted import Leaf, PromptedReader
+    from docai.ocr.reading import Reading
+    from docai.render.document import Source
+    from docai.tasks.ocr import Layout
+    from docai.types import RGB, Line, Page, PageContent
+    from docai.vlm.model import Model
+
+
+@lru_cache(maxsize=1)
+def _loaded(name: str, dtype: str | None, revision: str | None, offline: bool) -> Model:
+    """A model, kept as long as no other is asked for."""
+    return load(name, dtype=dtype, revision=revision, offline=offline, feature_cache=0, prefix_cache=0)
+
+
+def prompted_reader(options: OcrOptions, detector: Detector | None) -> PromptedPages:
+    """The reader of a model. Raises DependencyMissing without MLX or the model, UsageError for a task it has not."""
+    from docai.ocr.asking import asker_of
+    from docai.ocr.manners import manner_of
+    from docai.ocr.prompted import PromptedReader
+    from docai.vlm.request import GenerationOptions
+
+    model = _loaded(options.model, options.dtype, options.revision, options.offline)
+    if not model.sees:
+        raise UsageError(f"model {options.model} reads text only; expected one that takes images")
+    manner = manner_of(model.family.name)
+    # log probabilities of the chosen tokens tell how sure the model is
+    chosen = GenerationOptions(max_tokens=options.max_tokens, logprobs=None if options.guard == "off" else 0)
+
+    reader = PromptedReader(
+        asker_of(model, chosen),
+        manner,
+        LazyEngine(options.threads),
+        prompt=options.prompt,
+        category=_task(options, manner),
+        guard=options.guard,
+        verify=options.verify,
+        dpi=options.dpi,
+    )
+    return PromptedPages(reader, detector)
+
+
+def _task(options: OcrOptions, manner: Manner) -> str | None:
+    """The task that is asked for everywhere. Raises UsageError for one that the model does not know."""
+    if options.task is None:
+        return None
+    known = manner.tasks
+    task = options.task.strip().lower()
+    if known and task not in known:
+        raise UsageError(f"task: {options.model} knows {', '.join(known)}; got {options.task!r}")
+    return task if known else options.task
+
+
+class PromptedPages:
+    """Reads pages of any document by asking one model. `detector` finds what to ask about; None: the whole page."""
+
+    def __init__(self, reader: PromptedReader, detector: Detector | None) -> None:
+        self.reader, self.detector = reader, detector
+
+    def results(self, source: Source, indices: Iterable[int], layout: Layout | None = None) -> Iterator[PageResult]:
+        """Pages in groups whose questions are asked together, whatever happens: an error becomes its page's outcome."""
+        group: list[int] = []
+        for index in indices:
+            group.append(index)
+            if len(group) == self.reader.asker.together:
+                yield from self._group(source, group, layout)
+                group = []
+        yield from self._group(source, group, layout)
+
+    def result(self, source: Source, index: int, layout: Layout | None = None) -> PageResult:
+        """One page."""
+        return next(iter(self._group(source, [index], layout)))
+
+    def _group(self, source: Source, indices: Sequence[int], layout: Layout | None) -> Iterator[PageResult]:
+        from docai.tasks.ocr import failed
+
+        started = time.perf_counter()
+        leaves: list[Leaf] = []
+        results: dict[int, PageResult] = {}
+        for index in indices:
+            try:
+                leaves.append(self._leaf(source, index, layout))
+            except DocaiError as error:
+                results[index] = failed(source, index, error)
+        for result in self._read(source, leaves):
+            results[result.page.index] = result
+        seconds = round((time.perf_counter() - started) / max(1, len(indices)), 3)
+        for index in indices:
+            yield replace(results[index], seconds=seconds)
+
+    def _read(self, source: Source, leaves: Sequence[Leaf]) -> list[PageResult]:
+        """The results of pages. Where something goes wrong they are read one by one, so that only one page fails."""
+        from docai.tasks.ocr import failed
+
+        try:
+            return [_whole(source, result, leaf) for result, leaf in zip(self.reader.read(leaves), leaves, strict=True)]
+        except DocaiError as error:
+            if len(leaves) > 1:
+                return [result for leaf in leaves for result in self._read(source, [leaf])]
+            return [failed(source, leaf.page.index, error) for leaf in leaves]
+
+    def _leaf(self, source: Source, index: int, layout: Layout | None) -> Leaf:
+        """A page with what is known of it before the model sees it."""
+        from docai.ocr.prompted import Leaf
+
+        page, content = source.page(index), source.content(index)
+        given = layout.get(index) if layout else None
+        if given is not None:
+            given = given.fitted_to(page.turned(given.rotation, given.skew))
+            read = self._layer(page, content, (given.rotation, given.skew))
+            return Leaf(read.page, given.regions, read.lines, read.content, _recognised(given.lines))
+        if self.detector is None:
+            read = self._layer(page, content, (0, 0.0))
+            return Leaf(read.page, None, read.lines, read.content)
+        if not self.detector.reads:
+            read = self._layer(page, content, (0, 0.0))
+            return Leaf(read.page, self.detector.detect(read.page, (), read.content), read.lines, read.content)
+        seen = self._seen(page, content)
+        regions, recognised = self.detector.detect(seen.page, seen.lines, seen.content), _recognised(seen.lines)
+        trusted = [line for line in seen.lines if line not in recognised]
+        return Leaf(seen.page, regions, trusted, seen.content, recognised)
+
+    def _layer(self, page: Page, content: PageContent, turn: tuple[int, float]) -> Reading:
+        """The text layer, as far as it can be trusted, on the page as it is turned."""
+        from docai.ocr.reading import ReadOptions, read_page
+
+        read = read_page(page, content, ReadOptions("never", self.reader.second, turn=turn))
+        return _ruled(read)
+
+    def _seen(self, page: Page, content: PageContent) -> Reading:
+        """The lines that a detector needs, by the embedded engine where there is no text layer."""
+        from docai.ocr.reading import ReadOptions, read_page
+
+        return _ruled(read_page(page, content, ReadOptions("auto", self.reader.second)))
+
+
+class LazyEngine:
+    """The embedded engine, loaded when it is first asked."""
+
+    name = "embedded"
+
+    def __init__(self, threads: int | None = None) -> None:
+        self._threads = threads
+        self._engine: Recognizer | None = None
+
+    def read(self, pixels: RGB, *, straighten: bool = True) -> Recognised:
+        """See `Recognizer.read`."""
+        from docai.ocr.engines import get_engine
+
+        if self._engine is None:
+            self._engine = get_engine("embedded", threads=self._threads)
+        return self._engine.read(pixels, straighten=straighten)
+
+
+def _recognised(lines: Sequence[Line]) -> list[Line]:
+    """Those that an engine read."""
+    return [line for line in lines if line.source.startswith("ocr:")]
+
+
+def _ruled(read: Reading) -> Reading:
+    from docai.layout.rules import seen_rules
+
+    return replace(read, content=replace(read.content, rules=seen_rules(read.page, read.lines, read.content)))
+
+
+def _whole(source: Source, result: PageResult, leaf: Leaf) -> PageResult:
+    """A result. Raises InputError for a broken picture in which nothing was found."""
+    damage = leaf.content.damage
+    if damage and not any(block.text.strip() for block in result.blocks):
+        where = f"{source.name}, page {leaf.page.index + 1}"
+        raise InputError(f"{where}: {damage}, and no text was found in them; get a whole copy of the file")
+    return result
