@@ -237,19 +237,51 @@ def mend_falcon_ocr(model: Any) -> None:
 def mend_locateanything(model: Any) -> None:
     """mlx-vlm 0.7.10 resamples MoonViT's positions with a kernel that is not torch's (off by 3e-2).
 
-    Done here by torch itself, as the published code does it.
+    The tower is Kimi K2.5's of transformers, which is the same for images; its pairs of turns are halves of a head.
     """
+    type(model.vision_tower).__call__ = moonvit_of_transformers
+
+
+def moonvit_of_transformers(tower: Any, pixels: Any, grid_thw: Any, **_: Any) -> list[Any]:
+    """In the place of mlx-vlm's: pixels (N, p, p, 3) and grids (h, w) -> the rows of each block, in order."""
     import mlx.core as mx
     import torch
+    from mlx.utils import tree_flatten
+    from transformers import Kimi_K25VisionConfig, Kimi_K25VisionModel
 
-    table = model.vision_tower.patch_embed.pos_emb
-
-    def sampled(shape: tuple[int, int]) -> mx.array:
-        weight = torch.from_numpy(np.array(table.weight)).permute(2, 0, 1)[None]
-        made = torch.nn.functional.interpolate(weight, size=shape, mode="bicubic")
-        return mx.array(made[0].permute(1, 2, 0).flatten(0, 1).numpy())
-
-    table._get_pos_emb = sampled
+    said = tower.config
+    config = Kimi_K25VisionConfig(
+        patch_size=said.patch_size, pos_emb_height=said.init_pos_emb_height, pos_emb_width=said.init_pos_emb_width,
+        num_attention_heads=said.num_heads, num_hidden_layers=said.depth, hidden_size=said.hidden_size,
+        intermediate_size=said.intermediate_size, merge_kernel_size=said.merge_kernel_size,
+    )  # fmt: skip
+    twin = Kimi_K25VisionModel(config).eval()
+    weights = {}
+    for name, value in tree_flatten(tower.parameters()):
+        new, array = name.replace("blocks.", "layers."), torch.from_numpy(np.array(value))
+        for old, newer in (
+            ("norm1", "norm2"),
+            ("norm0", "norm1"),
+            ("fc1", "fc2"),
+            ("fc0", "fc1"),
+            ("attn.wo", "attn.proj"),
+        ):
+            if old in name:
+                new = new.replace(old, newer)
+        if "proj.weight" in name and array.ndim == 4:
+            array = array.permute(0, 3, 1, 2)
+        if "wqkv" in name:
+            for part, rows in zip("qkv", array.chunk(3), strict=True):
+                heads = rows.reshape(said.num_heads, -1, 2, *rows.shape[1:])
+                halves = heads if part == "v" else heads.transpose(1, 2)
+                weights[new.replace("wqkv", f"{part}_proj")] = halves.reshape(rows.shape)
+        else:
+            weights[new.replace("pos_emb.weight", "pos_emb.position_embeddings")] = array
+    twin.load_state_dict(weights)
+    images = torch.from_numpy(np.array(pixels)).permute(0, 3, 1, 2)
+    grids = torch.tensor([[1, *grid] for grid in grid_thw.tolist()])
+    with torch.no_grad():
+        return [mx.array(twin(images, grids).pooler_output.numpy())]
 
 
 # oracles that are wrong somewhere
