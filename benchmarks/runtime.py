@@ -1,6 +1,6 @@
 """docai's model runtime against mlx-vlm and mlx-lm, on the same random weights of full size, in one run.
 
-    python benchmarks/runtime.py MODEL... [--bits 4] [--prompt 512] [--tokens 128] [--rounds 3] [--no-images] [--folder DIR]
+    python benchmarks/runtime.py MODEL... [--bits 4] [--prompt 512] [--tokens 128] [--rounds 3] [--no-images]
 
 Needs mlx-vlm and mlx-lm beside docai. A checkpoint in MLX's layout is made in DIR once; then each side loads it in a
 process of its own, in turn, and prints a JSON object: seconds to load, tokens a second of reading a prompt and of

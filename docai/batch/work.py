@@ -81,7 +81,9 @@ def run_job(job: Job, tell: Tell) -> Done | None:
 
     None where `job.most` pages were read and others remain: a fresh process can go on. Raises the file's error.
     """
-    with open_document(job.file(), password=job.options.password, limits=job.options.limits) as source:
+    limits, password = job.options.limits, job.options.password
+    # not ahead: a job keeps to one core, so that as many jobs as cores are the fastest
+    with open_document(job.file(), password=password, limits=limits, ahead=False) as source:
         results = _read(job, source, tell)
         if results is None:
             return None

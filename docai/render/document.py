@@ -26,9 +26,11 @@ def open_document(
     password: str | None = None,
     limits: Limits | None = None,
     name: str | None = None,
+    ahead: bool = True,
 ) -> Source:
     """Open a PDF, an image or a recording: a path, its bytes, or an `InputFile`.
 
+    `ahead`: of a PDF that is read page by page, the next page is decoded meanwhile, on another core.
     Raises InputError (missing, empty, corrupt, of another kind), PasswordError or LimitExceeded.
     """
     file = input_file(source, name or "document")
@@ -37,7 +39,7 @@ def open_document(
         from docai.render.recording import Recording
 
         return Recording(file, limits or Limits())
-    return Source(file, password, limits or Limits())
+    return Source(file, password, limits or Limits(), ahead=ahead)
 
 
 def input_file(source: str | Path | bytes | InputFile, name: str) -> InputFile:
@@ -57,8 +59,17 @@ class Source:
     the others readable.
     """
 
-    def __init__(self, file: InputFile, password: str | None, limits: Limits, kind: Kind | None = None) -> None:
+    def __init__(
+        self,
+        file: InputFile,
+        password: str | None,
+        limits: Limits,
+        kind: Kind | None = None,
+        *,
+        ahead: bool = True,
+    ) -> None:
         self.name = file.name
+        self._ahead = ahead
         self._file, self._password, self._limits = file, password, limits
         head, size = file.head_and_size()
         if size == 0:
@@ -118,7 +129,7 @@ class Source:
 
     def _read_ahead(self, index: int) -> None:
         """Have the next page decoded while this one is worked on, where the pages are read in a row."""
-        if self.kind == "pdf" and self._last_read + 1 == index < self.page_count - 1:
+        if self._ahead and self.kind == "pdf" and self._last_read + 1 == index < self.page_count - 1:
             request = {"do": "content", "index": index + 1, "document": self._number}
             self._worker.call_ahead(request, seconds=self._limits.page_seconds)
         self._last_read = index
