@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 pytest.importorskip("mlx.core")
 
+from docai.checkpoint.load import shapes_of
 from docai.errors import LimitExceeded, UsageError
 from docai.tasks.load import load
 from docai.vlm.controls import CHOICES, DEFAULT
@@ -17,6 +19,7 @@ from docai.vlm.encdec_model import EncDecModel, completed
 from docai.vlm.markers import ADDED_TOKENS, MARKERS, marked
 from docai.vlm.model import Model
 from docai.vlm.tokenizer import Tokenizer
+from tests.test_cli import run
 from tests.tiny_checkpoint import tiny_llama
 from tests.tiny_encdec import CONTROLS, tiny_florence2, tiny_nemotron
 
@@ -260,3 +263,29 @@ def test_the_penalty_counts_what_the_answer_begins_with(nemotron: Model) -> None
     assert (
         nemotron.generate(DEFAULT, [PICTURE], max_tokens=3, no_repeat_ngram=1, logit_bias=bias).tokens.count(token) == 0
     )
+
+
+# --- converting
+
+
+@pytest.mark.parametrize("bits", [None, 8])
+def test_converted_models_answer(florence: Model, tmp_path: Path, bits: int | None) -> None:
+    folder = tmp_path / "out"
+    words = [] if bits is None else ["--bits", str(bits), "--group-size", "32"]
+    assert run("models", "convert", florence.name, "-o", str(folder), *words) == 0
+    assert run("models", "verify", str(folder)) == 0
+    converted = load(str(folder))
+    answer = converted.generate("<OD>", [PICTURE], max_tokens=12)
+    if bits is None:
+        assert answer.tokens == florence.generate("<OD>", [PICTURE], max_tokens=12).tokens
+    else:
+        packed = {name for name in shapes_of(converted.network) if name.endswith("scales")}
+        assert {"encoder.layers.0.mlp.up.scales", "decoder.embed.scales"} <= packed
+        assert not any("positions" in name or name.startswith("vision.") for name in packed)
+
+
+def test_what_is_shown_of_a_model(florence: Model, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert run("models", "show", florence.name, "--json") == 0
+    said = json.loads(capsysbinary.readouterr().out)
+    assert (said["family"], said["sees"], said["dialect"]) == ("florence2", True, "docai")
+    assert said["memory"]["cache_per_1000_tokens"] == 2 * 3 * 32 * 1000 * 4

@@ -30,9 +30,9 @@ class Recipe:
 
     def of(self, module: str, layers: int) -> Quantization | None:
         """How a module of ours is quantized, in a decoder of so many layers."""
-        if not module.startswith("decoder.") and not self.vision:
+        if not module.startswith(("decoder.", "encoder.")) and not self.vision:
             return None
-        if module.endswith(("mlp.router", "mlp.shared_gate")):  # small, and it decides
+        if module.endswith(("mlp.router", "mlp.shared_gate", ".positions")):  # small, and it decides
             return None
         return self.high if self.high and _is_sensitive(module, layers) else self.low
 
