@@ -11,10 +11,21 @@ import pytest
 
 from docai.errors import CheckpointError, InputError
 from docai.preprocess.inputs import ImageInput, Pixels
-from docai.preprocess.processors import ClampedImages, FittedImages, PackedImages, StretchedImages, TiledImages, within
+from docai.preprocess.processors import (
+    ClampedImages,
+    FittedImages,
+    GrownImages,
+    PackedImages,
+    StretchedImages,
+    TiledImages,
+    cutting,
+    within,
+)
 from docai.vlm.images import (
     gemma_images,
+    got_images,
     llava_images,
+    locate_images,
     pixtral_images,
     preprocessor_config,
     qwen_images,
@@ -54,13 +65,13 @@ def test_values_are_those_of_the_reference(name: str) -> None:
             image = processor(picture(size))
             pixels = image.pixels
             assert pixels.dtype == np.float32
-            if isinstance(processor, FittedImages):
+            if isinstance(processor, FittedImages | GrownImages):
                 pixels = whole_picture(image, processor.patch, processor.merge)
             if isinstance(processor, ClampedImages):
                 pixels = from_grid(image, processor.patch)
             assert pixels.shape == tuple(golden[f"{key}/shape"]), key
             np.testing.assert_allclose(summary(pixels), golden[f"{key}/values"], rtol=0, atol=TOLERANCE, err_msg=key)
-            if isinstance(processor, PackedImages | ClampedImages):
+            if isinstance(processor, PackedImages | ClampedImages | GrownImages):
                 assert image.grid == tuple(golden[f"{key}/grid"]), key
 
 
@@ -169,7 +180,7 @@ def test_an_unknown_filter_is_named() -> None:
         qwen_images()({"resample": 17}, {})
 
 
-@pytest.mark.parametrize("make", [qwen_images, pixtral_images, llava_images])
+@pytest.mark.parametrize("make", [qwen_images, pixtral_images, llava_images, locate_images])
 @pytest.mark.parametrize("most", [16, 30, 100])
 def test_images_of_at_most_so_many_tokens(make: Callable[..., Any], most: int) -> None:
     plain = make()({}, {})
@@ -180,3 +191,31 @@ def test_images_of_at_most_so_many_tokens(make: Callable[..., Any], most: int) -
             assert image.tokens == whole.tokens
         else:
             assert image.tokens <= min(most, whole.tokens)
+
+
+def test_the_sheet_s_picture_of_locateanything() -> None:
+    image = locate_images()({}, {})(np.zeros((480, 640, 3), np.uint8))
+    assert (image.grid, image.tokens) == ((1, 36, 46), 414)
+
+
+def test_strips_that_locateanything_has_no_turns_for_are_named() -> None:
+    with pytest.raises(InputError, match=r"10000 x 2 px: a side would have 716 patches.*at most 511"):
+        locate_images()({}, {})(np.zeros((2, 10000, 3), np.uint8))
+    few = within(locate_images()({}, {}), 100)
+    assert few(np.zeros((2, 10000, 3), np.uint8)).tokens <= 100
+
+
+def test_crops_are_had_where_they_are_asked_for() -> None:
+    plain = got_images()({}, {})
+    cut = cutting(plain)
+    assert cut is not None
+    wide = np.zeros((100, 200, 3), np.uint8)
+    assert (plain(wide).tokens, plain(wide).pixels.shape) == (256, (1, 1024, 1024, 3))
+    assert (cut(wide).tokens, cut(wide).pixels.shape) == (3 * 256, (3, 1024, 1024, 3))  # two, and the whole
+    assert cutting(qwen_images()({}, {})) is None
+
+
+@pytest.mark.parametrize("prep", [{"max_patches": 10**6}, {"min_patches": 9, "max_patches": 4}, {"min_patches": -1}])
+def test_bounds_of_crops_are_checked(prep: dict[str, object]) -> None:
+    with pytest.raises(CheckpointError, match="not from 1 to 64"):
+        got_images()(prep, {})

@@ -68,6 +68,7 @@ Prep = Mapping[str, Any]
 Images = Callable[[Prep, Config], ImageProcessor]  # (preprocessor_config, config) -> processor
 
 MOST_SIDE, MOST_PIXELS = 1 << 14, 1 << 28  # above any tower's: more would only take memory
+MOST_CUTS = 64  # crops of a picture, likewise
 PINPOINTS = [[336, 672], [672, 336], [672, 672], [1008, 336], [336, 1008]]  # LLaVA 1.6, sides in tiles of 336
 
 
@@ -268,12 +269,15 @@ def got_images(*, edge: int = 1024, patch: int = 16) -> Images:
         side = _size(vision.get("image_size") or vision.get("img_size"), edge)[0]
         size = _size(prep.get("size"), side)
         step = 4 * _size(vision.get("patch_size"), patch)[0]
+        cuts = Cuts(prep.get("min_patches") or 1, prep.get("max_patches") or 12)
+        if not 1 <= cuts.least <= cuts.most <= MOST_CUTS:
+            raise ValueError(f"min_patches {cuts.least} and max_patches {cuts.most} are not from 1 to {MOST_CUTS}")
         return StretchedImages(
             _normalization(prep, CLIP_MEAN, CLIP_STD),
             size,
             -(-size[0] // step) * -(-size[1] // step),
             _resampling(prep, BICUBIC),
-            cuts=Cuts(prep.get("min_patches") or 1, prep.get("max_patches") or 12),
+            cuts=cuts,
             cut=bool(prep.get("crop_to_patches")),
         )
 
@@ -291,7 +295,7 @@ def _checked(build: Images) -> Images:
                 f"preprocessor_config.json: expected numbers, sizes and colours of an image processor; {error}"
             ) from error
         for name, number in _numbers(processor):
-            most = MOST_PIXELS if name.endswith("pixels") else MOST_SIDE
+            most = MOST_PIXELS if name.endswith(("pixels", "patches")) else MOST_SIDE
             if not isinstance(number, int) or not 0 < number <= most:
                 raise CheckpointError(f"preprocessor_config.json: expected a {name} from 1 to {most}, got {number!r}")
         return processor

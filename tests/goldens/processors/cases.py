@@ -153,7 +153,39 @@ CASES = {
         # in bounds; too small; too large; both; the sheet's examples; an area that has to grow
         sizes=((336, 336), (33, 77), (77, 33), (1, 1), (1200, 250), (1400, 1100), (40, 1300), (224, 640), (213, 617)),
     ),
-}
+    "got": Case(
+        "stepfun-ai/GOT-OCR-2.0-hf",
+        "got_ocr2.image_processing_pil_got_ocr2.GotOcr2ImageProcessorPil",
+        images.got_images(),
+        {**COMMON, **CLIP, "resample": 3, "size": {"height": 1024, "width": 1024}},
+        sizes=((1, 1), (3, 600), (480, 701), (1200, 250)),
+    ),
+    "got_crops": Case(
+        "stepfun-ai/GOT-OCR-2.0-hf with crop_to_patches, smaller crops",
+        "got_ocr2.image_processing_pil_got_ocr2.GotOcr2ImageProcessorPil",
+        images.got_images(),
+        {**COMMON, **CLIP, "resample": 3, "size": {"height": 64, "width": 64}, "crop_to_patches": True},
+        # also: one crop, two of them, grids of the same shape of which the larger is taken, or not
+        sizes=(*SIZES, (64, 128), (60, 119), (200, 200), (150, 150), (90, 90), (300, 400)),
+    ),
+    "got_few_crops": Case(
+        "the same with bounds of its own",
+        "got_ocr2.image_processing_pil_got_ocr2.GotOcr2ImageProcessorPil",
+        images.got_images(),
+        {
+            **COMMON, **CLIP, "resample": 3, "size": {"height": 64, "width": 64}, "crop_to_patches": True,
+            "min_patches": 2, "max_patches": 5,
+        },
+    ),
+    "locateanything": Case(
+        "nvidia/LocateAnything-3B",
+        "mlx_vlm.locateanything.image_processing_locateanything.LocateAnythingImageProcessor",
+        images.locate_images(),
+        {"patch_size": 14, "merge_kernel_size": [2, 2], "in_token_limit": 300, **HALF},
+        {"vision_config": {"patch_size": 14}},
+        sizes=(*SIZES, (480, 640)),
+    ),
+}  # fmt: skip
 
 
 def picture(size: tuple[int, int]) -> NDArray[np.uint8]:

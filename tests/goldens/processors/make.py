@@ -41,6 +41,25 @@ def in_patches(case: Case) -> dict[str, Any]:
     return arrays
 
 
+def native(case: Case) -> dict[str, Any]:
+    """Of LocateAnything's reference: whole pictures put together of their patches, and the grids of those."""
+    name, _, kind = case.reference.rpartition(".")
+    processor = getattr(import_module(name.replace("mlx_vlm.", "mlx_vlm.models.", 1)), kind)(**case.prep)
+    arrays: dict[str, Any] = {}
+    for size in case.sizes:
+        out = processor(Image.fromarray(picture(size)))
+        ((height, width),) = np.array(out["image_grid_hws"])
+        patches = np.array(out["pixel_values"])  # (N, 3, p, p), row by row
+        side = patches.shape[-1]
+        whole = patches.reshape(height, width, 3, side, side).transpose(0, 3, 1, 4, 2)
+        whole = whole.reshape(1, height * side, width * side, 3)
+        key = f"{size[0]}x{size[1]}"
+        arrays[f"{key}/values"] = summary(whole).astype(np.float32)
+        arrays[f"{key}/shape"] = np.array(whole.shape, np.int32)
+        arrays[f"{key}/grid"] = np.array((1, height, width), np.int32)
+    return arrays
+
+
 def channels_last(pixels: Any) -> Any:
     """Pictures as docai has them; flattened patches stay as they are."""
     return np.moveaxis(pixels, -3, -1) if pixels.ndim >= 3 else pixels
@@ -65,7 +84,8 @@ def main() -> None:
     """Every case into its file, or those that are named."""
     for name in sys.argv[1:] or CASES:
         case = CASES[name]
-        made = in_patches(case) if case.reference.startswith("mlx_vlm.") else golden(case)
+        makers = {"mlx_vlm.falcon_ocr": in_patches, "mlx_vlm.locateanything": native}
+        made = makers.get(".".join(case.reference.split(".")[:2]), golden)(case)
         np.savez_compressed(HERE / f"{name}.npz", **made)
 
 
