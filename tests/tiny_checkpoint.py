@@ -71,7 +71,9 @@ def tiny_qwen2_vl(folder: Path, *, text_only: bool = False, **config: Any) -> Pa
         **config,
     }
     prepare = {"patch_size": 4, "merge_size": 2, "temporal_patch_size": 2, "min_pixels": 256, "max_pixels": 128 * 128}
-    return _written(folder, whole, backend, {"preprocessor_config.json": prepare})
+    clips = {**prepare, "max_pixels": 64 * 64}
+    files = {"preprocessor_config.json": prepare, "video_preprocessor_config.json": clips}
+    return _written(folder, whole, backend, files)
 
 
 FALCON_SPECIAL = (
@@ -81,7 +83,7 @@ FALCON_SPECIAL = (
 
 
 def tiny_falcon(folder: Path, **config: Any) -> Path:
-    """A Falcon-OCR that reads pictures of up to 256 pixels."""
+    """A Falcon-OCR."""
     backend = byte_level()
     backend.add_special_tokens([AddedToken(name, special=True) for name in FALCON_SPECIAL])
     whole = {
@@ -90,7 +92,7 @@ def tiny_falcon(folder: Path, **config: Any) -> Path:
         "eos_id": backend.token_to_id("<|end_of_text|>"), **config,
     }  # fmt: skip
     said = {"eos_token": "<|end_of_text|>", "chat_template": "{{ raise_exception('not for this model') }}"}
-    bounds = {"min_image_size": 32, "max_image_size": 256}
+    bounds = {"min_image_size": 32, "max_image_size": 1024}
     more = {"tokenizer_config.json": said, "preprocessor_config.json": bounds}
     return _written(folder, whole, backend, more)
 

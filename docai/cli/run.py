@@ -21,6 +21,7 @@ from docai.render.document import Source, open_document
 from docai.render.inputs import InputFile, expand
 from docai.tasks.ocr import Layout, chosen_pages, finish, read_pages
 from docai.tasks.options import OcrOptions, OutputOptions
+from docai.tasks.raw import RAW
 from docai.types import Document, Status
 
 _BINARY = ("pdf", "png")
@@ -38,6 +39,10 @@ _BEFORE = {
 
 def run_ocr(inputs: Sequence[str], options: OcrOptions, output: OutputOptions, *, quiet: bool, verbose: int) -> int:
     """The exit code. Raises DocaiError where nothing could be done."""
+    if output.format.strip() == RAW:
+        from docai.cli.raw import run_raw
+
+        return run_raw(inputs, options, output, quiet=quiet, verbose=verbose)
     formats = formats_of(output.format)
     reporter = Reporter(output.progress, quiet=quiet, verbose=verbose)
     with reporter.heard():

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from docai.errors import InputError
 from docai.vlm.request import Generation, GenerationOptions
 
 if TYPE_CHECKING:
     from docai.types import RGB
     from docai.vlm.model import Model
+    from docai.vlm.ticket import Ticket
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,6 +22,9 @@ class Question:
     prompt: str
     pixels: RGB
     most: int
+
+
+Answer: TypeAlias = "Generation | InputError"  # an error: the model does not take such a picture
 
 
 class Asker(Protocol):
@@ -32,7 +37,7 @@ class Asker(Protocol):
     family: str
     together: int
 
-    def ask(self, questions: Sequence[Question]) -> Iterator[tuple[int, Generation]]:
+    def ask(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
         """The answers as they come, each with the place of its question."""
         ...
 
@@ -49,13 +54,17 @@ class OneByOne:
         self.name, self.family = model.name, model.family.name
         self._model, self._options = model, options
 
-    def ask(self, questions: Sequence[Question]) -> Iterator[tuple[int, Generation]]:
+    def ask(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
         """The answers, largest picture first."""
         from docai.vlm.model import as_messages
 
         for place in by_size(questions):
             asked = questions[place]
-            yield place, self._model.answer(as_messages(asked.prompt, 1), [asked.pixels], self._bounded(asked)).whole()
+            options = self._bounded(asked)
+            try:
+                yield place, self._model.answer(as_messages(asked.prompt, 1), [asked.pixels], options).whole()
+            except InputError as error:
+                yield place, error
 
     def _bounded(self, asked: Question) -> GenerationOptions:
         return replace(self._options, max_tokens=self._options.max_tokens or asked.most)
@@ -72,16 +81,21 @@ class Together(OneByOne):
         super().__init__(model, options)
         self._engine = Engine(model.runtime)
 
-    def ask(self, questions: Sequence[Question]) -> Iterator[tuple[int, Generation]]:
-        from docai.vlm.model import as_messages
-
-        tickets = []
+    def ask(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
+        tickets: list[tuple[int, Ticket]] = []
         for place in by_size(questions):
-            asked = questions[place]
-            request = self._model.request(as_messages(asked.prompt, 1), [asked.pixels], self._bounded(asked))
-            tickets.append((place, self._engine.submit(request)))
+            try:
+                tickets.append((place, self._submitted(questions[place])))
+            except InputError as error:
+                yield place, error
         for place, ticket in tickets:
             yield place, ticket.whole()
+
+    def _submitted(self, asked: Question) -> Ticket:
+        from docai.vlm.model import as_messages
+
+        request = self._model.request(as_messages(asked.prompt, 1), [asked.pixels], self._bounded(asked))
+        return self._engine.submit(request)
 
 
 def asker_of(model: Model, options: GenerationOptions) -> Asker:

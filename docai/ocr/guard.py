@@ -28,9 +28,10 @@ class Finding(StrEnum):
     SPARSE = "sparse"  # much less than the ink would give
     SWOLLEN = "swollen"  # much more
     DISAGREES = "disagrees"  # a text that can be trusted says something else
+    REFUSED = "refused"  # the model does not take such a picture
 
 
-UNUSABLE = frozenset({Finding.LOOP, Finding.CUT, Finding.EMPTY, Finding.INVENTED})
+UNUSABLE = frozenset({Finding.LOOP, Finding.CUT, Finding.EMPTY, Finding.INVENTED, Finding.REFUSED})
 _SAID = {
     Finding.LOOP: "the answer repeats itself",
     Finding.CUT: "the answer was cut off at its limit of tokens",
@@ -39,6 +40,7 @@ _SAID = {
     Finding.SPARSE: "the answer is much shorter than what is printed",
     Finding.SWOLLEN: "the answer is much longer than what is printed",
     Finding.DISAGREES: "the answer is not what the page says",
+    Finding.REFUSED: "the model does not take such a picture",
 }
 # What is left of the confidence.
 _TRUST = {

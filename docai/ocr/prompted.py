@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
+from docai.errors import InputError
 from docai.geometry import inside
-from docai.ocr.asking import Asker, Question
+from docai.ocr.asking import Answer, Asker, Question
 from docai.ocr.assemble import assemble
 from docai.ocr.captions import with_captions
 from docai.ocr.engines import Recognizer
@@ -86,6 +87,8 @@ class PromptedReader:
         asked = [part for part in parts if part.worth_asking]
         questions = [Question(self.words(part.route.category), part.pixels, self.manner.max_tokens) for part in asked]
         for place, answer in self.asker.ask(questions):
+            if isinstance(answer, InputError) and self.guard == "off":
+                raise answer
             asked[place].answer = answer
         if self.guard == "off" or self.manner.parser in LOCATED:  # half a page lies elsewhere
             return
@@ -102,7 +105,7 @@ class _Part:
     pixels: RGB
     ink: Ink
     depth: int = 0
-    answer: Generation | None = None
+    answer: Answer | None = None
     parts: list[_Part] = field(default_factory=list)
 
     @property
@@ -130,6 +133,8 @@ class _Part:
         """On its answer, or on those of its parts together: the worst finding of them, all of their text."""
         if self.parts:
             return _joined([part.verdict() for part in self.parts], self, trusted)
+        if isinstance(self.answer, InputError):
+            return Verdict(Finding.REFUSED, "")
         return judge(self.answer or Generation(""), self.ink, marked=self.marked, trusted=trusted)
 
 
@@ -203,8 +208,8 @@ class _Sheet:
     def _judged(self, part: _Part) -> tuple[Verdict, list[Block]]:
         """The verdict on a part and its blocks: the model's, or in want of a usable answer another's."""
         if self.reader.guard == "off":
-            answer = part.answer or Generation("")
-            return Verdict(Finding.OK, answer.text), self._blocks(part, answer.text)
+            text = part.answer.text if isinstance(part.answer, Generation) else ""
+            return Verdict(Finding.OK, text), self._blocks(part, text)
         known = self._known(part) if self.reader.verify else _Known(_within(part.route.region, self.leaf.lines))
         verdict = part.verdict(known.text)
         if not verdict.usable and self.reader.guard == "fallback":

@@ -5,6 +5,7 @@ The stage is Falcon-OCR's; any model that reads pictures can stand behind it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from docai.types import Block, Box, Label, Page, Region
 if TYPE_CHECKING:
     from docai.types import RGB
 
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # control characters, which no document has
 _NESTED = 0.8  # share of a region in a larger one from which on that one tells of it, too
 _SAME = 0.8  # intersection over union of two boxes of one thing
 _LEAST = 16  # pixels: a patch of Falcon-OCR, and too little to read in any case
@@ -139,7 +141,7 @@ def _table_text(element: Element) -> str:
 
 def elements_of(route: Route, answer: str, parser: str) -> list[Element]:
     """The parts of an answer. What the detector says of a region counts, and what the model says of its parts."""
-    label, text = route.region.label, answer.strip()
+    label, text = route.region.label, _UNSEEN.sub("", answer).strip()
     if not text:
         return []
     if label is Label.FORMULA:

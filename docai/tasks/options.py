@@ -130,7 +130,8 @@ class OutputOptions:
 
     format: str = option(
         "markdown",
-        "One or more, with commas: markdown, text, json, jsonl, html, hocr, alto, csv, chunks, pdf, png.",
+        "One or more, with commas: markdown, text, json, jsonl, html, hocr, alto, csv, chunks, pdf, png; raw is what "
+        "a model writes.",
         flags=("--format", "-f"),
     )
     output: str = option("-", "File, or folder for many; - is standard output.", flags=("--output", "-o"))
@@ -150,6 +151,32 @@ class OutputOptions:
 
     def __post_init__(self) -> None:
         check(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ParseOptions(OcrOptions):
+    """`docai parse`: what is read is what `docai ocr` reads, by the best layout that is there."""
+
+    model: str = option(
+        "embedded",
+        "What reads: embedded, tesseract, or a model; nemotron-parse reads whole pages in one pass, others region by "
+        "region.",
+        flags=("--model", "-m"),
+        variable="DOCAI_PARSE_MODEL",
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ParseOutputOptions(OutputOptions):
+    """What `docai parse` writes, and where."""
+
+    format: str = option(
+        "json",
+        "One or more, with commas: json, jsonl, markdown, html, chunks, csv, text, hocr, alto, pdf, png; raw is what "
+        "a model writes.",
+        flags=("--format", "-f"),
+        variable="DOCAI_PARSE_FORMAT",
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

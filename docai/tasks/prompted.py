@@ -38,9 +38,7 @@ def prompted_reader(options: OcrOptions, detector: Detector | None) -> PromptedP
     from docai.ocr.prompted import PromptedReader
     from docai.vlm.request import GenerationOptions
 
-    model = _loaded(options.model, options.dtype, options.revision, options.offline)
-    if not model.sees:
-        raise UsageError(f"model {options.model} reads text only; expected one that takes images")
+    model = seeing_model(options)
     manner = manner_of(model.family.name)
     # log probabilities of the chosen tokens tell how sure the model is
     chosen = GenerationOptions(max_tokens=options.max_tokens, logprobs=None if options.guard == "off" else 0)
@@ -54,8 +52,32 @@ def prompted_reader(options: OcrOptions, detector: Detector | None) -> PromptedP
         guard=options.guard,
         verify=options.verify,
         dpi=options.dpi,
+        canvas=canvas_of(model),
     )
     return PromptedPages(reader, detector)
+
+
+def seeing_model(options: OcrOptions) -> Model:
+    """The model that options name. Raises UsageError for one that takes no images."""
+    model = _loaded(options.model, options.dtype, options.revision, options.offline)
+    if not model.sees:
+        raise UsageError(f"model {options.model} reads text only; expected one that takes images")
+    return model
+
+
+def canvas_of(model: Model) -> tuple[int, int]:
+    """Where a model that says where everything lies puts a page: the size, in pixels, that its checkpoint has."""
+    from docai.ocr.located import CANVAS
+    from docai.vlm.encdec_model import EncDecModel
+
+    return (isinstance(model, EncDecModel) and model.canvas) or CANVAS
+
+
+def page_prompt(options: OcrOptions, manner: Manner) -> str:
+    """What is asked about a whole page."""
+    from docai.ocr.routes import PLAIN
+
+    return options.prompt or manner.prompt(_task(options, manner) or PLAIN)
 
 
 def _task(options: OcrOptions, manner: Manner) -> str | None:
