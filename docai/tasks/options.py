@@ -102,8 +102,40 @@ class OcrOptions(ReadingOptions):
 class DetectOptions(ReadingOptions):
     """`docai detect`."""
 
+    model: str = option(
+        "embedded",
+        "Detector: embedded, pp-doclayout-v3, rt-detr-v2, or the folder or repo of such a model.",
+        flags=("--model", "-m"),
+        variable="DOCAI_DETECT_MODEL",
+    )
+    engine: Literal["embedded", "tesseract"] = option(
+        "embedded", "Engine that reads pixels, where lines are needed.", choices=("embedded", "tesseract")
+    )
     labels: str | None = option(None, "Keep only these labels, as in table,figure.")
-    threshold: float = option(0.0, "Leave out regions with a lower score.", least=0)
+    threshold: float | None = option(
+        None, "Leave out regions with a lower score. Default: what suits the detector.", least=0, most=1
+    )
+    label_thresholds: str | None = option(None, "Lowest scores of single labels, as in table=0.6,figure=0.3.")
+    order: Literal["layout", "plain"] = option(
+        "layout",
+        "Order of detectors that give none: column by column, or from top to bottom and left to right.",
+        choices=("layout", "plain"),
+    )
+    suppress: Literal["auto", "none"] = option(
+        "auto",
+        "Which of overlapping regions stay: as the detector's own pipeline has it, or all.",
+        choices=("auto", "none"),
+    )
+    overlap: float | None = option(
+        None,
+        "Of two regions of one label that share more (intersection over union) the likelier stays.",
+        least=0,
+        most=1,
+    )
+    nested: float | None = option(
+        None, "Leave out regions of which more than this lies in another; figures and tables stay.", least=0, most=1
+    )
+    batch: int | None = option(None, "Pages that a model looks at at once. Default: 1 on a CPU, 8 on a GPU.", least=1)
     with_lines: bool = option(False, "Add the recognised lines, so that `docai ocr --layout` reads no page twice.")
 
 
@@ -111,11 +143,11 @@ class DetectOptions(ReadingOptions):
 class DetectOutputOptions:
     """What `docai detect` writes, and where."""
 
-    format: Literal["json", "png"] = option(
+    format: Literal["json", "png", "csv", "coco"] = option(
         "json",
-        "A JSON object a page, or pages with the regions drawn in.",
+        "A JSON object a page, pages with the regions drawn in, a table, or COCO's JSON of a whole document.",
         flags=("--format", "-f"),
-        choices=("json", "png"),
+        choices=("json", "png", "csv", "coco"),
         variable="DOCAI_DETECT_FORMAT",
     )
     output: str = option("-", "File, or folder for many; - is standard output.", flags=("--output", "-o"))
