@@ -14,17 +14,19 @@ from tokenizers import AddedToken
 from docai.checkpoint.checkpoint import Checkpoint
 from docai.errors import LimitExceeded, UsageError
 from docai.nn.cross import Memory
+from docai.preprocess.centred import CentredImages
 from docai.preprocess.inputs import ImageInput, ImageProcessor
 from docai.vlm.answer import Answer
 from docai.vlm.ask import Asked
 from docai.vlm.beams import Search, searched
+from docai.vlm.clips import MediumLike, medium_of, settle
 from docai.vlm.connector import ImageFeatures
 from docai.vlm.encdec import EncDecNetwork
 from docai.vlm.families import Family
 from docai.vlm.features import FeatureCache
 from docai.vlm.generate import Chosen, Clock, RequestImage, Stream
 from docai.vlm.model import Model
-from docai.vlm.pictures import PictureLike, picture_of
+from docai.vlm.pictures import Picture
 from docai.vlm.prompt import Message
 from docai.vlm.request import Generation, GenerationOptions, Piece, TokenLogprob, Usage
 from docai.vlm.sample import Sampler, logprobs
@@ -201,6 +203,11 @@ class EncDecModel(Model):
         """The longest answer, in tokens."""
         return self.network.spec.context
 
+    @property
+    def canvas(self) -> tuple[int, int] | None:
+        """The size (height, width) in pixels of the canvas in whose middle it puts pictures; None without one."""
+        return self._processor.size if isinstance(self._processor, CentredImages) else None
+
     def clear(self) -> None:
         """Forget all features."""
         self._features.clear()
@@ -209,11 +216,12 @@ class EncDecModel(Model):
     def answer(
         self,
         messages: Sequence[Message],
-        images: Sequence[PictureLike],
+        images: Sequence[MediumLike],
         options: GenerationOptions,
         *,
         template: bool = True,  # noqa: ARG002 - it has none
         tools: Sequence[Mapping[str, Any]] | None = None,  # noqa: ARG002
+        most_images: int | None = None,  # noqa: ARG002 - it is one
     ) -> Stream:
         """The answer to the last question of a conversation, about its picture; what was said before does not count.
 
@@ -221,13 +229,17 @@ class EncDecModel(Model):
         pictures than one and for prompts that the model was not taught, LimitExceeded for one that is too long.
         """
         started = time.perf_counter()
+        media = [medium_of(image) for image in images]
+        settle(messages, media, model=self.name, family=self.family, sees=True)  # refuses videos
         if len(images) != 1:
             raise UsageError(f"{self.name} looks at one image at a time; got {len(images)}")
         if options.json_schema is not None:
             raise UsageError(f"json_schema: {self.name} writes locations and text, no JSON")
         assert self.family.asked is not None
         asked = self.family.asked(question_in(messages), self.tokenizer)
-        image = self._image(picture_of(images[0]), None)
+        (picture,) = media
+        assert isinstance(picture, Picture)
+        image = self._image(picture, None)
         request = EncDecRequest(image, asked.prompt, self._seed(asked), self._settled(options))
         self._check(request)
         return EncDecStream(self.network, self._pieces, request, self._habits, started)
