@@ -169,7 +169,7 @@ def test_a_detector_that_is_not_in_the_cache_is_pulled_by_hand(monkeypatch: pyte
     with pytest.raises(CheckpointError, match=f"run docai models pull {MODELS[0]}$") as error:
         get_detector(MODELS[0])
     assert "\n" not in str(error.value)
-    with pytest.raises(UsageError, match="expected a folder, a repo id"):
+    with pytest.raises(UsageError, match="expected one of embedded, pp-doclayout-v3"):
         get_detector("pp-doclayout-v9")
 
 

@@ -1,8 +1,8 @@
-"""What `docai detect` does with its files: JSON lines, or pictures with the regions drawn in."""
+"""What `docai detect` does with its files: JSON lines, a table, COCO's JSON, or pictures with the regions drawn in."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from docai.cli.inputs import files_of, is_folder, names_many
 from docai.cli.output import is_terminal, put
 from docai.cli.progress import Reporter
 from docai.errors import DocaiError, ExitCode, UsageError
+from docai.export.detections import as_coco, as_csv
 from docai.export.formats import export
 from docai.layout.detections import PageDetections, detections_json
 from docai.render.document import Source, open_document
@@ -18,6 +19,18 @@ from docai.render.inputs import InputFile, expand
 from docai.tasks.detect import detect_pages
 from docai.tasks.options import DetectOptions, DetectOutputOptions
 from docai.types import Block, Document, PageResult
+
+
+def _json_line(page: PageDetections) -> bytes:
+    return detections_json(page) + b"\n"
+
+
+# Formats that pages are written in one after the other.
+_LINES: dict[str, Callable[[PageDetections], str | bytes]] = {
+    "json": _json_line,
+    "csv": lambda page: as_csv([page], header=False),
+}
+_SUFFIXES = {"json": ".json", "png": ".png", "csv": ".csv", "coco": ".coco.json"}
 
 
 def run_detect(
@@ -32,6 +45,8 @@ def run_detect(
         for row in missing:
             reporter.error(row.reasons[0])
         codes = [row.exit_code for row in missing]
+        if (output.format, output.output) == ("csv", "-"):
+            put(as_csv(()))
         for file, place in zip(files, places, strict=True):
             try:
                 codes.append(_one(file, options, output, place, reporter))
@@ -48,6 +63,8 @@ def _places(files: Sequence[InputFile], output: DetectOutputOptions, *, many: bo
     if output.output == "-":
         if output.format == "png" and (many or is_terminal()):
             raise UsageError("png goes into a file or a folder: name one with -o")
+        if output.format == "coco" and many:
+            raise UsageError("coco is one object a document: name a folder with -o")
         return [None] * len(files)
     out = Path(output.output)
     if not many and not is_folder(output.output):
@@ -57,7 +74,7 @@ def _places(files: Sequence[InputFile], output: DetectOutputOptions, *, many: bo
         raise UsageError(f"several files need a folder: {out} is a file")
     check_writable(out)
     places = targets(files, out)
-    spare_inputs(files, places, [output.format])
+    spare_inputs(files, places, [] if output.format == "coco" else [output.format])  # no input ends in .coco.json
     return places
 
 
@@ -80,24 +97,30 @@ def _one(
 
 
 def _told(pages: Iterable[PageDetections], output: DetectOutputOptions) -> Iterator[PageDetections]:
-    """The pages, each on standard output at once where it goes there as JSON."""
+    """The pages, each on standard output at once where it goes there in a format of lines."""
     for page in pages:
-        if (output.format, output.output) == ("json", "-"):
-            put(detections_json(page) + b"\n")
+        if output.output == "-" and output.format in _LINES:
+            put(_LINES[output.format](page))
         yield page
 
 
 def _write(pages: Sequence[PageDetections], source: Source, output: DetectOutputOptions, place: Target | None) -> None:
-    if output.format == "json":
-        if output.output != "-":
-            data = b"".join(detections_json(page) + b"\n" for page in pages)
-            write_whole(place.path("json") if place else Path(output.output), data)
-        return
-    drawn = export(Document(source.name, tuple(map(_as_result, pages))), "png", None, source)
-    if output.output == "-":
-        put(drawn)
-    else:
-        write_whole(place.path("png") if place else Path(output.output), drawn)
+    if output.output != "-":
+        path = place.stem.with_name(f"{place.stem.name}{_SUFFIXES[output.format]}") if place else Path(output.output)
+        write_whole(path, _whole(pages, source, output.format))
+    elif output.format not in _LINES:
+        put(_whole(pages, source, output.format))
+
+
+def _whole(pages: Sequence[PageDetections], source: Source, form: str) -> str | bytes:
+    """All pages in one format."""
+    if form == "json":
+        return b"".join(map(_json_line, pages))
+    if form == "csv":
+        return as_csv(pages)
+    if form == "coco":
+        return as_coco(pages)
+    return export(Document(source.name, tuple(map(_as_result, pages))), "png", None, source)
 
 
 def _as_result(found: PageDetections) -> PageResult:

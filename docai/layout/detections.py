@@ -108,6 +108,8 @@ def _detection(region: Region, label_id: int) -> dict[str, Any]:
         said["polygon"] = [[_number(x), _number(y)] for x, y in region.polygon]
     if region.order is not None:
         said["order"] = region.order
+    if region.name and region.name != region.label.value:
+        said["name"] = region.name
     return said
 
 
@@ -202,6 +204,7 @@ def _page(value: Mapping[str, Any], at: int) -> PageDetections:
     if len(entries) > MOST_ENTRIES:
         raise InputError(f"{where}: {len(entries)} entries are more than the {MOST_ENTRIES} allowed")
     regions = [_region(entry, f"{where}, entry {n}", size) for n, entry in enumerate(entries, 1)]
+    regions = _in_order(regions, reading=bool(entries) and all("category" in entry for entry in entries))
     page = Page(
         index, size or (0.0, 0.0), "px" if value.get("unit") == "px" else "pt", str(value.get("source", "")),
         _turn(value, where), _finite(value.get("skew", 0.0), f"{where}: skew"),
@@ -211,13 +214,16 @@ def _page(value: Mapping[str, Any], at: int) -> PageDetections:
         raise InputError(f"{where}: `lines` is no list")
     made = tuple(_read_line(line, f"{where}, line {n}") for n, line in enumerate(lines, 1))
     threshold = _finite(value.get("threshold") or 0.0, f"{where}: threshold")
-    return PageDetections(page, str(value.get("model", "")), threshold, tuple(_in_order(regions)), made)
+    return PageDetections(page, str(value.get("model", "")), threshold, tuple(regions), made)
 
 
-def _in_order(regions: Sequence[Region]) -> list[Region]:
-    """Regions by their `order`; where none has one, in the order of our own layout."""
+def _in_order(regions: Sequence[Region], *, reading: bool) -> list[Region]:
+    """Regions by their `order`; where none has one, in the order of our own layout.
+
+    `reading`: the file has them in reading order, as those of Falcon-OCR's pipeline do (`category`, `score`, `bbox`).
+    """
     if regions and all(region.order is None for region in regions):
-        places = reading_order([region.box for region in regions])
+        places = range(len(regions)) if reading else reading_order([region.box for region in regions])
         return [replace(regions[place], order=n) for n, place in enumerate(places)]
     return sorted(regions, key=lambda region: math.inf if region.order is None else region.order)
 
@@ -265,7 +271,7 @@ def _region(entry: Any, where: str, size: tuple[float, float] | None) -> Region:
         None if score is None else _finite(score, f"{where}: confidence"),
         order if isinstance(order, int) and not isinstance(order, bool) else None,
         _polygon(entry.get("polygon"), where),
-        name,
+        said if isinstance(said := entry.get("name"), str) else name,
     )
 
 

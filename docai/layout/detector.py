@@ -25,10 +25,12 @@ class Sheet:
 class Detector(Protocol):
     """Finds the regions of an upright page.
 
-    `reads`: whether it needs a page's lines. `batch`: how many pages it likes to see at once.
+    `threshold`: the score from which on it gives regions. `reads`: whether it needs a page's lines. `batch`: how many
+    pages it likes to see at once.
     """
 
     name: str
+    threshold: float
     reads: bool
     batch: int
 

@@ -36,6 +36,7 @@ class EmbeddedDetector:
     """Detector `embedded`."""
 
     name = "embedded"
+    threshold = 0.0
     reads = True
     batch = 1
 

@@ -14,10 +14,10 @@ from docai.checkpoint.backend import require_mlx
 from docai.checkpoint.checkpoint import Checkpoint, read_checkpoint
 from docai.checkpoint.config import Config
 from docai.checkpoint.hub import cached, locate
-from docai.errors import CheckpointError
+from docai.errors import CheckpointError, UsageError
 from docai.geometry import clip, corners, outlines
 from docai.layout.decode import Finds, Outputs, Thresholds, decoded, masks_of
-from docai.layout.detector import Sheet, label_named, plain_name
+from docai.layout.detector import EMBEDDED, MODELS, Sheet, is_detector, label_named, plain_name
 from docai.layout.embedded import flow_of
 from docai.layout.families import family_of, labels_of
 from docai.layout.masks import mask_outlines
@@ -39,13 +39,16 @@ _LINE = 0.025  # of the width of all text, which a line is high on pages of usua
 class Settings:
     """How regions are chosen and ordered. None is what suits the detector.
 
-    `threshold`: lowest score; `thresholds`: of single labels, ours or the detector's own. `order`: of detectors that
-    give none: by the layout's own code, or from top to bottom and left to right. `batch`: pages looked at at once.
+    `threshold`: lowest score; `thresholds`: of single labels, ours or the detector's own. `overlap` and `nested` are
+    put in for those of `suppress`. `order`: of detectors that give none: by the layout's own code, or from top to
+    bottom and left to right. `batch`: pages looked at at once.
     """
 
     threshold: float | None = None
     thresholds: Mapping[str, float] = field(default_factory=dict)
     suppress: Suppression | None = None
+    overlap: float | None = None
+    nested: float | None = None
     order: Order = "layout"
     batch: int | None = None
     dpi: int | None = None
@@ -61,7 +64,10 @@ def open_detector(name: str, settings: Settings | None = None) -> LearnedDetecto
 
 
 def checkpoint_folder(name: str) -> Path:
-    """Where the checkpoint of a detector is. Nothing is downloaded. Raises CheckpointError."""
+    """Where the checkpoint of a detector is. Nothing is downloaded. Raises UsageError or CheckpointError."""
+    if not is_detector(name):
+        known = ", ".join((EMBEDDED, *MODELS))
+        raise UsageError(f"detector: expected one of {known}, or the folder or repo id of a model; got {name!r}")
     place = locate(name)
     folder = place.path or cached(place)
     if folder is None:
@@ -88,7 +94,8 @@ class LearnedDetector:
         self._images = family.images.said(checkpoint.json_file("preprocessor_config.json"))
         general = family.threshold if settings.threshold is None else settings.threshold
         self.thresholds = Thresholds(general, self._single(settings.thresholds), family.strict)
-        self._suppress = family.suppress if settings.suppress is None else settings.suppress
+        self.threshold = general
+        self._suppress = _suppression(family.suppress if settings.suppress is None else settings.suppress, settings)
         self._order, self._dpi = settings.order, settings.dpi or _DPI
         self._network: Network = load_network(checkpoint)
         self.batch = settings.batch or (8 if on_gpu() else 1)  # on a CPU more at once is no faster
@@ -154,6 +161,12 @@ class LearnedDetector:
                     polygon=None if shape is None else _on_page(shape, scale, page, place),
                     name=self._names[number],
                 )
+
+
+def _suppression(usual: Suppression, settings: Settings) -> Suppression:
+    """What is usual, but for what is set."""
+    same = usual.same if settings.overlap is None else settings.overlap
+    return replace(usual, same=same, nested=usual.nested if settings.nested is None else settings.nested)
 
 
 def _on_page(points: Sequence[Point], scale: tuple[float, float], page: Page, box: Box) -> tuple[Point, ...]:

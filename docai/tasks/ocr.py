@@ -165,6 +165,7 @@ class PageReader:
     def read(self, source: Source, index: int, layout: Layout | None = None) -> PageResult:
         """One page: its text, its regions, its blocks."""
         from docai.layout.rules import seen_rules
+        from docai.layout.suppress import flowing
         from docai.ocr.assemble import assemble
         from docai.ocr.captions import with_captions
 
@@ -175,7 +176,7 @@ class PageReader:
         reading = given_reading(page, content, given) if given and given.lines else self.text_of(page, content, given)
         seen = replace(reading.content, rules=seen_rules(reading.page, reading.lines, reading.content))
         regions = given.regions if given else self.detector.detect(reading.page, reading.lines, seen)
-        blocks = assemble(reading.page, reading.lines, seen, regions)
+        blocks = assemble(reading.page, reading.lines, seen, flowing(regions))
         reasons = (*content.notes, *reading.reasons)
         if content.damage and not reading.reasons and not any(block.text.strip() for block in blocks):
             text = "and no text was found in them; get a whole copy of the file"
