@@ -88,6 +88,13 @@ def test_regions_come_by_their_order() -> None:
     assert [r.order for r in read_detections(said(detections=entries))[0].regions] == [1, 2, None]
 
 
+def test_entries_with_a_category_stand_in_reading_order() -> None:
+    boxes = [[10, 500, 90, 540], [10, 10, 90, 40], [200, 10, 290, 40]]
+    entries = [{"category": "text", "score": 0.9, "bbox": box} for box in boxes]
+    (found,) = read_detections(json.dumps(entries).encode())
+    assert [(list(r.box.as_tuple()), r.order) for r in found.regions] == [(box, n) for n, box in enumerate(boxes)]
+
+
 def test_regions_without_any_order_are_put_into_reading_order() -> None:
     boxes = [[50, 300, 290, 500], [310, 100, 550, 500], [50, 40, 550, 80], [50, 100, 290, 290]]
     (found,) = read_detections(said(detections=[{"category": "text", "bbox": box} for box in boxes]))
