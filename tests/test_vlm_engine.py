@@ -23,6 +23,7 @@ from docai.preprocess.inputs import ImageInput  # noqa: E402
 from docai.vlm.blocks import BlockStore  # noqa: E402
 from docai.vlm.engine import Engine  # noqa: E402
 from docai.vlm.generate import Request, RequestImage, Runtime  # noqa: E402
+from docai.vlm.guess import Guesser  # noqa: E402
 from docai.vlm.job import Job  # noqa: E402
 from docai.vlm.loading import load_network  # noqa: E402
 from docai.vlm.model import open_model  # noqa: E402
@@ -33,7 +34,7 @@ from docai.vlm.stream import Pieces  # noqa: E402
 from docai.vlm.thinking import thinking_marks  # noqa: E402
 from docai.vlm.ticket import Ticket  # noqa: E402
 from docai.vlm.tokenizer import Tokenizer  # noqa: E402
-from tests.parity.stored import CASES, case_of, config_of, images_of, weights_of, written  # noqa: E402
+from tests.parity.stored import CASES, FOLDER, case_of, config_of, images_of, weights_of, written  # noqa: E402
 from tests.tiny_checkpoint import byte_level, tiny_llama, tiny_qwen2_vl  # noqa: E402
 
 
@@ -45,6 +46,8 @@ class Case:
         self.network.fuse()
         self.runtime = Runtime(self.network, Pieces(Tokenizer(byte_level())))
         self.images, self.ids = images_of(name), case_of(name)["tokens"]
+        with np.load(FOLDER / f"{name}.npz") as stored:
+            self.expected = stored["tokens"].tolist()
 
     def request(self, number: int, **options: Any) -> Request:
         """One of several that differ in length and content."""
@@ -54,8 +57,8 @@ class Case:
         seen = [RequestImage((n,), i, lambda i=i: self.network.encode([i])[0]) for n, i in enumerate(self.images)]
         return Request([*self.ids, *more], seen, GenerationOptions(**chosen))
 
-    def alone(self, request: Request) -> Generation:
-        return self.runtime.stream(request).whole()
+    def engine(self, rows: int) -> Engine:
+        return Engine(self.runtime, limits=EngineLimits(rows=rows))
 
 
 @pytest.fixture(params=CASES, scope="module")
@@ -70,9 +73,12 @@ def same(ours: Sequence[Generation], expected: Sequence[Generation]) -> None:
 
 def test_every_family_says_the_same_alone_and_among_others(case: Case) -> None:
     requests = [case.request(number) for number in range(16)]
-    expected = [case.alone(request) for request in requests]
-    for rows in (1, 4, 16):
-        engine = Engine(case.runtime, limits=EngineLimits(rows=rows))
+    alone = case.engine(1)
+    expected = [alone.submit(request).whole() for request in requests]
+    alone.close()
+    assert list(expected[0].tokens) == case.expected[: len(expected[0].tokens)]  # those of the reference
+    for rows in (4, 16):
+        engine = case.engine(rows)
         same(engine.answers(requests), expected)
         engine.close()
 
@@ -97,13 +103,14 @@ class Texts:
         marks = thinking_marks(self.model.tokenizer)
         self.runtime = Runtime(self.model.network, Pieces(self.model.tokenizer), marks)
         self.engine = Engine(self.runtime, store=store, limits=EngineLimits(rows=rows, **limits))
+        self._alone = Engine(self.runtime, limits=EngineLimits(rows=1))
 
     def request(self, text: str, **options: Any) -> Request:
         given = GenerationOptions(**{"max_tokens": 24, "loop_guard": False, **options})
         return Request(self.model.tokenizer.encode(text), options=given, grammar=self.model._grammar(given))
 
     def alone(self, text: str, **options: Any) -> Generation:
-        return self.runtime.stream(self.request(text, **options)).whole()
+        return self._alone.submit(self.request(text, **options)).whole()
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +142,7 @@ ASKED: list[dict[str, Any]] = [
     {"thinking": "on", "thinking_budget": 5},
     {"kv_bits": 8},
     {"kv_bits": 4, "temperature": 1.0, "seed": 8},
+    {"kv_bits": 8, "kv_value_bits": 4, "kv_group": 32, "kv_dense_last": True},
     {"kv_window": 16},
     {"prefill_step": 16, "special_tokens": True},
 ]
@@ -161,6 +169,63 @@ def test_each_gets_what_it_asks_for(folder: Path, name: str) -> None:
         for one, other in zip(done.logprobs or (), alone.logprobs or (), strict=True):
             assert (one.token, [t for t, *_ in one.top]) == (other.token, [t for t, *_ in other.top])
             assert one.logprob == pytest.approx(other.logprob, abs=1e-3)
+
+
+@pytest.mark.parametrize("options", [{}, {"kv_bits": 8}, {"stop": ["e"]}, {"max_tokens": 1}])
+def test_guessing_changes_no_answer(folder: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = Texts(folder / "llama")
+    cases = [("one two three one two three one two", {"max_tokens": 100, **options}), ("Hello", {**options}), ("a", {})]
+    expected = [texts.alone(text, **asked) for text, asked in cases]
+    widths: list[tuple[int, ...]] = []
+    steps = Network.steps
+    monkeypatch.setattr(
+        Network, "steps", lambda self, tokens, *a: (widths.append(tokens.shape), steps(self, tokens, *a))[1]
+    )
+    for guess in (1, 6):
+        requests = [texts.request(text, guess=guess, **asked) for text, asked in cases]
+        same(texts.engine.answers(requests), expected)
+        same([texts.engine.submit(request).whole() for request in requests], expected)
+    if not options:
+        assert {shape[1] for shape in widths} == {1, 2, 7}
+        assert {shape[0] for shape in widths} >= {1, 4}
+        assert len(widths) < 0.9 * 2 * (100 + sum(len(done.tokens) for done in expected))
+    texts.engine.close()
+
+
+def test_only_greedy_answers_of_caches_that_can_be_cut_are_guessed(folder: Path) -> None:
+    texts, sliding = Texts(folder / "llama"), Texts(folder / "sliding")
+
+    def guess(of: Texts, **options: Any) -> int:
+        return Job(of.runtime, of.request("Hello", guess=4, **options), "", "", 0.0).guess
+
+    assert guess(texts) == 4
+    assert guess(texts, kv_bits=8) == 4
+    assert guess(sliding) == 0
+    for options in ({"temperature": 1.0}, {"logprobs": 1}, {"repetition_penalty": 1.1}, {"kv_window": 32}):
+        assert guess(texts, **options) == 0
+
+
+def test_what_followed_before_is_guessed() -> None:
+    guesser = Guesser([1, 2, 3, 4, 5, 9, 2, 3])
+    assert guesser.next(3) == [4, 5, 9]
+    guesser.add(7)
+    assert guesser.next(3) == []
+    for token in (2, 3):
+        guesser.add(token)
+    assert guesser.next(2) == [7, 2]  # the last time counts
+    assert Guesser([5]).next(4) == []
+
+
+@pytest.mark.parametrize("name", ["llama", "sliding", "qwen"])
+def test_a_steady_engine_gives_the_same_bits_in_any_company(folder: Path, name: str) -> None:
+    texts = Texts(folder / name, rows=8, steady=True)
+    cases = [text for text, _ in asked()][:16]
+    requests = [texts.request(text, max_tokens=6 + n % 9, logprobs=3) for n, text in enumerate(cases)]
+    alone = [texts.engine.submit(request).whole() for request in requests]
+    together = texts.engine.answers(requests)
+    assert [done.logprobs for done in together] == [done.logprobs for done in alone]
+    same(together, [texts._alone.submit(request).whole() for request in requests])
+    texts.engine.close()
 
 
 def test_json_among_others(llama: Texts) -> None:

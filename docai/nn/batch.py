@@ -68,10 +68,14 @@ class Places:
 
 
 class BatchCache:
-    """What a layer keeps of each place. `ring`: only so many of a place's last tokens."""
+    """What a layer keeps of each place. `ring`: only so many of a place's last tokens.
 
-    def __init__(self, places: Places, ring: int | None = None) -> None:
-        self._places, self._ring = places, ring
+    `apart`: attention is computed for each place by itself, over what it holds and no more, so that the numbers of a
+    place do not depend on the others. It costs a kernel for each place instead of one for all.
+    """
+
+    def __init__(self, places: Places, ring: int | None = None, *, apart: bool = False) -> None:
+        self._places, self._ring, self._apart = places, ring, apart
         self._keys: list[mx.array] = []  # (B, heads, columns, n): one array, or those that rounding makes of it
         self._values: list[mx.array] = []
 
@@ -86,7 +90,15 @@ class BatchCache:
             self._put(self._keys, self._key_parts(k)),
             self._put(self._values, self._value_parts(v)),
         )
-        return self._attended(q, scoring, mask)
+        if not self._apart:
+            return self._attended(q, self._keys, self._values, scoring, mask)
+        return mx.concatenate([self._by_itself(place, q, scoring) for place in range(len(self._places))])
+
+    def _by_itself(self, place: int, q: mx.array, scoring: Scoring) -> mx.array:
+        held, length = int(self._places.lengths[place]), q.shape[2]
+        seen = held + length if self._ring is None else min(held + length, self._ring)
+        keys, values = ([a[place : place + 1, :, :seen] for a in part] for part in (self._keys, self._values))
+        return self._attended(q[place : place + 1], keys, values, scoring, None if length == 1 else "causal")
 
     def _key_parts(self, k: mx.array) -> Arrays:
         return [k]
@@ -94,8 +106,8 @@ class BatchCache:
     def _value_parts(self, v: mx.array) -> Arrays:
         return [v]
 
-    def _attended(self, q: mx.array, scoring: Scoring, mask: Mask) -> mx.array:
-        keys, values = self._keys[0], self._values[0]
+    def _attended(self, q: mx.array, k: Arrays, v: Arrays, scoring: Scoring, mask: Mask) -> mx.array:
+        keys, values = k[0], v[0]
         if q.shape[2] > 1 or scoring.cap is not None or scoring.sinks is not None:
             return attend(q, keys, values, scoring, mask)
         # Heads that share a key stand as so many queries: kernels that take a mask of numbers want more than one query
@@ -119,6 +131,8 @@ class BatchCache:
     def mask(self, length: int, window: int | None, blocks: mx.array | None = None) -> Mask:
         """Numbers that are added to scores, (B, 1, length, columns): MLX's kernels all take those."""
         assert blocks is None, "prompts are read by caches of their own"
+        if self._apart:
+            return None
         self._grow(length)
         kept = self._keys[0].shape[2]
         last = self._places.offsets[:, None] + mx.arange(length)  # (B, L): the place of each new token
@@ -180,8 +194,8 @@ class BatchCache:
 class BatchQuantizedCache(BatchCache):
     """Keys and values rounded as in `QuantizedCache`."""
 
-    def __init__(self, places: Places, rounding: Rounding) -> None:
-        super().__init__(places)
+    def __init__(self, places: Places, rounding: Rounding, *, apart: bool = False) -> None:
+        super().__init__(places, apart=apart)
         self._rounding = rounding
 
     def _key_parts(self, k: mx.array) -> Arrays:
@@ -190,19 +204,19 @@ class BatchQuantizedCache(BatchCache):
     def _value_parts(self, v: mx.array) -> Arrays:
         return self._rounding.packed(v, value=True)
 
-    def _attended(self, q: mx.array, scoring: Scoring, mask: Mask) -> mx.array:
-        return attend_quantized(q, self._keys, self._values, scoring, mask)
+    def _attended(self, q: mx.array, k: Arrays, v: Arrays, scoring: Scoring, mask: Mask) -> mx.array:
+        return attend_quantized(q, k, v, scoring, mask)
 
 
-def batch_cache(cache: Cache, places: Places) -> BatchCache:
+def batch_cache(cache: Cache, places: Places, *, apart: bool = False) -> BatchCache:
     """The cache of a batch of requests that have caches such as this one."""
     match cache:
         case RotatingCache():
-            return BatchCache(places, cache.window)
+            return BatchCache(places, cache.window, apart=apart)
         case QuantizedCache():
-            return BatchQuantizedCache(places, cache.rounding)
+            return BatchQuantizedCache(places, cache.rounding, apart=apart)
         case FullCache():
-            return BatchCache(places)
+            return BatchCache(places, apart=apart)
         case _:
             raise AssertionError(f"requests with a {type(cache).__name__} cannot be batched")
 

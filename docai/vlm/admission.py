@@ -92,7 +92,7 @@ class Budget:
         self._network, self.limit = network, limit
         self._item = number_type(network).size
         self._step = step
-        self._costs: dict[tuple[int | None, int | None], list[LayerCost]] = {}
+        self._costs: dict[tuple[int | None, ...], list[LayerCost]] = {}
 
     def check(self, job: Job) -> None:
         """Raise LimitExceeded for a job that would not fit even by itself."""
@@ -125,7 +125,7 @@ class Budget:
         return sum(cost.token * (columns if cost.most is None else min(columns, cost.most)) for cost in costs)
 
     def _layers(self, options: GenerationOptions) -> list[LayerCost]:
-        key = options.kv_bits, options.kv_window
+        key = options.context_kind
         if key not in self._costs:
             layers = self._network.spec.decoder.layers
             self._costs[key] = [self._layer(layer.attention, options) for layer in layers]
@@ -135,7 +135,8 @@ class Budget:
         numbers = 2 * attention.kv_heads * attention.head_dim
         window = attention.window if attention.window is not None else options.kv_window
         if window is None and options.kv_bits:
-            return LayerCost(numbers * options.kv_bits // 8 + 2 * self._item * numbers // 32, None)
+            bits = (options.kv_bits + (options.kv_value_bits or options.kv_bits)) / 2
+            return LayerCost(int(numbers * bits / 8) + 2 * self._item * numbers // 32, None)
         return LayerCost(numbers * self._item, window)
 
     def _peak(self, job: Job) -> int:

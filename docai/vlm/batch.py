@@ -14,7 +14,7 @@ import numpy as np
 
 from docai.nn.batch import BatchCache, Places, batch_cache
 from docai.nn.cache import Cache
-from docai.vlm.choose import Choice, choose
+from docai.vlm.choose import Choice, Told, choose
 from docai.vlm.generate import Chosen
 from docai.vlm.job import Job
 from docai.vlm.network import Network
@@ -23,8 +23,9 @@ from docai.vlm.network import Network
 class Batch:
     """Jobs of one kind, each at its place; None is a free one."""
 
-    def __init__(self, network: Network) -> None:
-        self._network = network
+    def __init__(self, network: Network, steady: int = 0) -> None:
+        """`steady`: always so many places, with attention for each by itself, so that no answer depends on company."""
+        self._network, self._steady = network, steady
         self._clear()
 
     def _clear(self) -> None:
@@ -68,20 +69,27 @@ class Batch:
         now, tokens = self._now, np.asarray(self._now.tokens).tolist()
         for place, job in enumerate(self.jobs):
             if job is not None:
-                _deliver(job, tokens[place], now.told.get(place))
+                self.deliver(job, tokens[place], now.told.get(place))
         if self._logits is not None:
             self._next = choose([None if job is None or job.over else job for job in self.jobs], self._logits)
         self._now, self._next, self._logits = self._next, None, None
         return [job for job in self.running if job.over]
 
+    def deliver(self, job: Job, token: int, told: Told | None = None) -> None:
+        """Give a job its next token."""
+        try:
+            job.deliver(token, told)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is about this job only
+            job.fail(error)
+
     # --- joining and leaving
 
     def join(self, job: Job, first: Chosen) -> None:
         """A job whose prompt was read, with its first token."""
-        if not self.running:
+        if not self.running and not self._steady:
             self._alone(job, first)
             return
-        place = self._free_place()
+        place = self._free_place(job)
         for cache, own in zip(self._caches, job.caches, strict=True):
             cache.join(place, own)
         assert self._places is not None, "places were made"
@@ -102,16 +110,21 @@ class Batch:
                     self._places.set(place, 0)
         if not self.running:
             self._clear()
-        elif shrink and self._places is not None and 2 * len(self.running) < len(self.jobs):
+        elif shrink and self._places is not None and not self._steady and 2 * len(self.running) < len(self.jobs):
             self._resize()
 
     def _alone(self, job: Job, first: Chosen) -> None:
         self.jobs, self._own, self._shifts = [job], job.caches, job.shift
         self._now = Choice(first.token, {} if first.logprobs is None else {0: first.logprobs})
 
-    def _free_place(self) -> int:
+    def _free_place(self, job: Job) -> int:
         """A place for one more."""
-        if self._places is None:
+        if self._steady and self._places is None:
+            self._places = Places(self._steady)
+            self._caches = [batch_cache(cache, self._places, apart=True) for cache in job.caches]
+            self.jobs = [None] * self._steady
+            self._now = Choice(mx.zeros((self._steady,), mx.uint32))
+        elif self._places is None:
             self._open()
         if None not in self.jobs:
             self._resize(2 * len(self.jobs))
@@ -145,13 +158,6 @@ class Batch:
     def _shift_array(self) -> int | mx.array:
         shifts = [0 if job is None else job.shift for job in self.jobs]
         return mx.array(shifts, dtype=mx.int32) if any(shifts) else 0
-
-
-def _deliver(job: Job, token: int, told: tuple[mx.array, mx.array, mx.array] | None) -> None:
-    try:
-        job.deliver(token, told)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is about this job only
-        job.fail(error)
 
 
 def _placed(now: Choice | None, place: int, first: Chosen) -> Choice:

@@ -72,11 +72,18 @@ class Decoder(nn.Module):
             layer.attn.fuse()
             layer.mlp.fuse()
 
-    def caches(self, *, bits: int | None = None) -> list[Cache]:
-        """Empty caches for one request, one a layer; `bits` rounds keys and values of layers that see everything."""
-        rounding = Rounding(bits, bits) if bits else None
-        windows = (layer.attention.window for layer in self._spec.layers)
-        return [_cache(window, rounding) for window in windows]
+    def caches(
+        self, *, bits: int | None = None, rounding: Rounding | None = None, dense_last: bool = False
+    ) -> list[Cache]:
+        """Empty caches for one request, one a layer.
+
+        `rounding`, or `bits` for short, is for layers that see everything, `dense_last` leaves the last of those out.
+        """
+        rounding = Rounding(bits, bits) if bits else rounding
+        windows = [layer.attention.window for layer in self._spec.layers]
+        whole = [number for number, window in enumerate(windows) if window is None]
+        dense = whole[-1:] if dense_last else []
+        return [_cache(window, None if number in dense else rounding) for number, window in enumerate(windows)]
 
     def embedded(self, tokens: mx.array) -> mx.array:
         """(B, L) -> (B, L, D)"""

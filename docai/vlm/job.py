@@ -15,7 +15,7 @@ from docai.vlm.blocks import BlockStore
 from docai.vlm.generate import Chosen, Clock, Request, Runtime
 from docai.vlm.reading import Reading
 from docai.vlm.request import FinishReason, Generation, TokenLogprob, Usage
-from docai.vlm.sample import Sampler, logprobs
+from docai.vlm.sample import Sampler, logprobs, ruling
 from docai.vlm.thinking import Thinking
 from docai.vlm.ticket import Outlet
 
@@ -33,6 +33,7 @@ class Job:
         self.outlet = Outlet()
         self.cancelled = False
         self.failures = 0  # steps that went wrong with it
+        self.guess = _guess(runtime, request)
         self.clock = Clock(started)
         self.answer = Answer(
             options, runtime.pieces, Thinking(runtime.marks, request.ids, options.thinking_budget), request.grammar
@@ -46,8 +47,7 @@ class Job:
     @property
     def kind(self) -> Hashable:
         """What has to be equal for requests to share a batch. One with which a step went wrong is by itself."""
-        options = self.request.options
-        return options.kv_bits, options.kv_window, self.number if self.failures else None
+        return self.request.options.context_kind, self.guess, self.number if self.failures else None
 
     @property
     def length(self) -> int:
@@ -164,6 +164,14 @@ class Job:
             logprobs=None if request.options.logprobs is None else tuple(answer.logprobs),
             seed=self.sampler.seed,
         )
+
+
+def _guess(runtime: Runtime, request: Request) -> int:
+    """How many tokens can be guessed at once: none where the host may have a say, or a cache cannot be cut back."""
+    options, windows = request.options, [layer.attention.window for layer in runtime.network.spec.decoder.layers]
+    greedy = options.temperature == 0 and options.logprobs is None and not ruling(options)
+    free = greedy and request.grammar is None and options.thinking_budget is None
+    return options.guess if free and options.kv_window is None and not any(windows) else 0
 
 
 def now() -> float:

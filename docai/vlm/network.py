@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docai.errors import UsageError
-from docai.nn.cache import Cache, LayerCache
+from docai.nn.cache import Cache, LayerCache, Rounding
 from docai.preprocess.inputs import ImageInput
 from docai.vlm.connector import ImageFeatures, build_connector
 from docai.vlm.decoder import Decoder
@@ -144,9 +144,11 @@ class Network(nn.Module):
             blocks[max(0, start - self._spec.image_marks) : start] = number
         return mx.array(blocks[None])
 
-    def caches(self, *, bits: int | None = None) -> list[Cache]:
-        """Empty caches for one request."""
-        return self.decoder.caches(bits=bits)
+    def caches(
+        self, *, bits: int | None = None, rounding: Rounding | None = None, dense_last: bool = False
+    ) -> list[Cache]:
+        """Empty caches for one request; see `Decoder.caches`."""
+        return self.decoder.caches(bits=bits, rounding=rounding, dense_last=dense_last)
 
     def prefill(self, prompt: Prompt, caches: Sequence[Cache]) -> mx.array:
         """Take in a prompt, or a part of one: hidden states (1, L, D)."""
@@ -164,3 +166,7 @@ class Network(nn.Module):
         """One token of each sequence, (B, 1), behind those taken in: logits of the next one (B, vocabulary)."""
         hidden = self.decoder(self.decoder.embedded(tokens), caches, shift=shift)
         return self.decoder.logits(hidden[:, -1])
+
+    def steps(self, tokens: mx.array, caches: Sequence[LayerCache], shift: int | mx.array = 0) -> mx.array:
+        """Some tokens of each sequence, (B, L): logits of the one behind each of them (B, L, vocabulary)."""
+        return self.decoder.logits(self.decoder(self.decoder.embedded(tokens), caches, shift=shift))

@@ -7,12 +7,15 @@ from collections.abc import Hashable, Sequence
 import mlx.core as mx
 import numpy as np
 
-from docai.nn.cache import Cache
+from docai.errors import UsageError
+from docai.nn.cache import Cache, FullCache, RotatingCache, Rounding
+from docai.nn.rope import LongScaling
 from docai.vlm.blocks import Block, BlockStore, chain, restore
 from docai.vlm.connector import ImageFeatures
-from docai.vlm.generate import Request, cache_kind, new_caches
+from docai.vlm.generate import Request
 from docai.vlm.network import Network, Prompt
 from docai.vlm.prefix import Layout, Span, chunk_ends
+from docai.vlm.request import GenerationOptions
 
 
 class Reading:
@@ -108,3 +111,23 @@ class Reading:
                 whole = image.features()
                 features.append(ImageFeatures(whole.rows[done:], tuple(level[done:] for level in whole.deepstack)))
         return features
+
+
+def new_caches(network: Network, options: GenerationOptions) -> list[Cache]:
+    """Empty caches, as the options have them. Raises UsageError where heads cannot be rounded."""
+    if not options.kv_bits:
+        caches, window = network.caches(), options.kv_window
+        return caches if window is None else [RotatingCache(window) if isinstance(c, FullCache) else c for c in caches]
+    heads = {layer.attention.head_dim for layer in network.spec.decoder.layers}
+    if any(head % 32 for head in heads):
+        raise UsageError(f"kv_bits: this model has heads of {min(heads)} numbers, and only groups of 32 can be rounded")
+    rounding = Rounding(options.kv_bits, options.kv_value_bits or options.kv_bits, options.kv_group)
+    return network.caches(rounding=rounding, dense_last=options.kv_dense_last)
+
+
+def cache_kind(network: Network, request: Request) -> Hashable:
+    """What has to be equal for one request to go on with what was read for another."""
+    ropes = {layer.attention.rope for layer in network.spec.decoder.layers}
+    scalings = {rope.scaling for rope in ropes if rope is not None}
+    turned = any(len(request.ids) > s.context for s in scalings if isinstance(s, LongScaling))
+    return request.options.context_kind, turned

@@ -82,6 +82,9 @@ class GenerationOptions(Sampling):
         None, "Answer in JSON that follows this schema: a file, or the schema itself."
     )
     kv_bits: int | None = option(None, "Keep the context rounded to 4 or 8 bits, to save memory.")
+    kv_value_bits: int | None = option(None, "Bits for the values of a rounded context, where the keys have others.")
+    kv_group: int = option(64, "Numbers of a rounded context that share a scale: 32, 64 or 128.")
+    kv_dense_last: bool = option(False, "Round the context in all layers but the last that sees all of it.")
     kv_window: int | None = option(None, "Keep only this many tokens of the context, forgetting the oldest.", least=16)
     image_tokens: int | None = option(
         None, "Most tokens of an image: larger ones are made smaller. Default: the model's own limit.", least=16
@@ -92,15 +95,35 @@ class GenerationOptions(Sampling):
         least=16,
     )
 
+    guess: int = option(
+        0,
+        "Guess up to this many tokens at once from what the text repeats, and check them together; 0 is off. Same "
+        "answers without sampling, faster where they repeat the prompt.",
+        least=0,
+        most=64,
+    )
+
     def __post_init__(self) -> None:
         check(self)
         _ = self.bias
-        if self.kv_bits not in (None, 4, 8):
-            raise UsageError(f"kv_bits: expected 4 or 8; got {self.kv_bits}")
+        for name in ("kv_bits", "kv_value_bits"):
+            if getattr(self, name) not in (None, 4, 8):
+                raise UsageError(f"{name}: expected 4 or 8; got {getattr(self, name)}")
+        if self.kv_group not in (32, 64, 128):
+            raise UsageError(f"kv_group: expected 32, 64 or 128; got {self.kv_group}")
+        if not self.kv_bits and (self.kv_value_bits or self.kv_dense_last):
+            raise UsageError("kv_value_bits and kv_dense_last are about a rounded context; give kv_bits too")
         if self.kv_bits and self.kv_window:
             raise UsageError("kv_bits and kv_window do not go together; leave one of them out")
         if "" in self.stops:
             raise UsageError("stop: expected text; got nothing")
+
+    @property
+    def context_kind(self) -> tuple[int | None, ...]:
+        """What has to be equal for two requests to keep their context in the same way."""
+        if not self.kv_bits:
+            return (None, self.kv_window)
+        return (self.kv_bits, self.kv_value_bits or self.kv_bits, self.kv_group, self.kv_dense_last)
 
     @property
     def most_tokens(self) -> int:

@@ -14,6 +14,7 @@ from docai.vlm.admission import Budget, Queue
 from docai.vlm.batch import Batch
 from docai.vlm.blocks import BlockStore
 from docai.vlm.generate import Chosen, Runtime
+from docai.vlm.guess import GuessingBatch
 from docai.vlm.job import Job
 
 _SWEEP = 256  # ticks between which MLX may hoard freed memory, as in mlx-lm
@@ -23,12 +24,15 @@ _SWEEP = 256  # ticks between which MLX may hoard freed memory, as in mlx-lm
 class EngineLimits:
     """What an engine takes on. `memory`: bytes beside the weights; None is nine tenths of what there is.
 
-    `rows`: requests that run at once (None: 32 on a GPU, 8 on a CPU); `waiting`: those that may wait.
+    `rows`: requests that run at once (None: 32 on a GPU, 8 on a CPU); `waiting`: those that may wait. `steady`: what a
+    request gets is the same to the bit whatever runs beside it: a step is always computed for `rows` requests, free
+    places included, and attention for each by itself.
     """
 
     rows: int | None = None
     waiting: int = 1024
     memory: int | None = None
+    steady: bool = False
 
     @property
     def most_rows(self) -> int:
@@ -40,7 +44,7 @@ class Scheduler:
 
     def __init__(self, runtime: Runtime, store: BlockStore, limits: EngineLimits) -> None:
         self._runtime, self._store = runtime, store
-        self._rows = limits.most_rows
+        self._rows, self._steady = limits.most_rows, limits.steady
         self._step = 2048 if on_gpu() else 512  # tokens of prompts that are read beside a step of the batches
         memory = limits.memory
         if memory is None:
@@ -137,9 +141,14 @@ class Scheduler:
 
     def _join(self) -> None:
         for job, first in self._read:
-            batch = self._batches.setdefault(job.kind, Batch(self._runtime.network))
+            batch = self._batches.get(job.kind) or self._batch(job)
+            self._batches[job.kind] = batch
             self._guarded(batch, partial(batch.join, job, first), [job])
         self._read.clear()
+
+    def _batch(self, job: Job) -> Batch:
+        network, steady = self._runtime.network, self._rows if self._steady else 0
+        return GuessingBatch(network, job.guess, steady) if job.guess else Batch(network, steady)
 
     def _take(self, batch: Batch) -> None:
         self._leave(batch, batch.take())
