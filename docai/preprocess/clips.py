@@ -22,7 +22,10 @@ from docai.preprocess.sizes import Size, smart_resize
 class ClipProcessor(Protocol):
     """Makes an `ImageInput` of the frames of a clip; implementations are frozen dataclasses."""
 
-    least_frames: int
+    @property
+    def least_frames(self) -> int:
+        """The fewest frames that a clip should have."""
+        ...
 
     def __call__(self, frames: Iterable[Rgb], times: Sequence[float], seconds: float) -> ImageInput:
         """The input of the tower for frames (H, W, 3) shown at `times`, of a clip that is `seconds` long.
@@ -127,7 +130,7 @@ def clip_resize(count: int, size: Size, factor: int, temporal: int, *, least: in
 
 
 def stamps(times: Sequence[float], temporal: int) -> NDArray[np.float64]:
-    """The time of each step of `temporal` frames: the middle between its first and its last; the last frame fills up."""
+    """The time of each step of `temporal` frames: the middle of its first and its last. The last frame fills up."""
     filled = np.array([*times, *[times[-1]] * (-len(times) % temporal)], np.float64).reshape(-1, temporal)
     return (filled[:, 0] + filled[:, -1]) / 2
 

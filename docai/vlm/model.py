@@ -13,8 +13,10 @@ import numpy as np
 from docai.checkpoint.checkpoint import Checkpoint
 from docai.checkpoint.hub import open_checkpoint
 from docai.errors import UsageError
+from docai.preprocess.clips import ClipProcessor
 from docai.preprocess.inputs import ImageInput, ImageProcessor
 from docai.preprocess.processors import within
+from docai.vlm.clips import Clip, Medium, MediumLike, is_clip, medium_of, question_of, settle
 from docai.vlm.connector import ImageFeatures
 from docai.vlm.families import Family
 from docai.vlm.features import CacheCounts, FeatureCache, Key
@@ -22,7 +24,7 @@ from docai.vlm.generate import Request, RequestImage, Runtime, Stream
 from docai.vlm.images import preprocessor_config
 from docai.vlm.loading import load_network, resolve
 from docai.vlm.network import Network
-from docai.vlm.pictures import Picture, PictureLike, picture_of
+from docai.vlm.pictures import Picture
 from docai.vlm.prefix import PrefixStore
 from docai.vlm.prompt import Message, encode, render
 from docai.vlm.request import Generation, GenerationOptions
@@ -30,6 +32,7 @@ from docai.vlm.stream import Pieces
 from docai.vlm.structured import Grammar, Vocabulary
 from docai.vlm.thinking import thinking_marks
 from docai.vlm.tokenizer import Tokenizer
+from docai.vlm.videos import video_config
 
 
 class Model:
@@ -43,11 +46,12 @@ class Model:
         tokenizer: Tokenizer,
         processor: ImageProcessor | None,
         *,
+        clips: ClipProcessor | None = None,
         feature_cache: int = 20,
         prefix_cache: int = 1,
     ) -> None:
         self.name, self.network, self.family, self.tokenizer = name, network, family, tokenizer
-        self._processor = processor
+        self._processor, self._clips = processor, clips
         self._features: FeatureCache[tuple[ImageInput, ImageFeatures]] = FeatureCache(feature_cache)
         self.runtime = Runtime(network, Pieces(tokenizer), thinking_marks(tokenizer), PrefixStore(prefix_cache))
         self._vocabulary: Vocabulary | None = None
@@ -76,7 +80,7 @@ class Model:
     def generate(
         self,
         prompt: str | Sequence[Message],
-        images: Sequence[PictureLike] = (),
+        images: Sequence[MediumLike] = (),
         *,
         template: bool = True,
         tools: Sequence[Mapping[str, Any]] | None = None,
@@ -88,7 +92,7 @@ class Model:
     def stream(
         self,
         prompt: str | Sequence[Message],
-        images: Sequence[PictureLike] = (),
+        images: Sequence[MediumLike] = (),
         *,
         template: bool = True,
         tools: Sequence[Mapping[str, Any]] | None = None,
@@ -97,46 +101,73 @@ class Model:
         """The answer to a prompt or a conversation, piece by piece.
 
         `images` stand before a prompt; in a conversation, where its content has parts `{"type": "image"}`, in order.
+        Videos may be among them (`{"type": "video"}`): files, or what `docai.vlm.clips.clip_of` gives.
         `template=False` leaves the chat template out. Other options are those of `GenerationOptions`. Raises a
         DocaiError for images that cannot be read or taken, and a prompt that is too long.
         """
-        return self.answer(
-            as_messages(prompt, len(images)), images, GenerationOptions(**options), template=template, tools=tools
-        )
+        media = [medium_of(image) for image in images]
+        if isinstance(prompt, str):
+            media.sort(key=is_clip)
+        videos = sum(map(is_clip, media))
+        messages = as_messages(prompt, len(media) - videos, videos)
+        return self.answer(messages, media, GenerationOptions(**options), template=template, tools=tools)
 
     def answer(
         self,
         messages: Sequence[Message],
-        images: Sequence[PictureLike],
+        images: Sequence[MediumLike],
         options: GenerationOptions,
         *,
         template: bool = True,
         tools: Sequence[Mapping[str, Any]] | None = None,
+        most_images: int | None = None,
     ) -> Stream:
-        """The next turn of a conversation; `stream` with its options in one."""
+        """The next turn of a conversation; `stream` with its options in one. More than `most_images` are refused."""
         started = time.perf_counter()
-        asked = self.request(messages, images, options, template=template, tools=tools)
+        asked = self.request(messages, images, options, template=template, tools=tools, most_images=most_images)
         return self.runtime.stream(asked, started=started)
 
     def request(
         self,
         messages: Sequence[Message],
-        images: Sequence[PictureLike],
+        images: Sequence[MediumLike],
         options: GenerationOptions,
         *,
         template: bool = True,
         tools: Sequence[Mapping[str, Any]] | None = None,
+        most_images: int | None = None,
     ) -> Request:
         """What `answer` asks; an engine over `runtime` answers many of them at once."""
+        media = [medium_of(image) for image in images]
+        settled = settle(messages, media, model=self.name, family=self.family, sees=self.sees, most_images=most_images)
         if images and not self.sees:
             raise UsageError(f"model {self.name} was loaded without a vision tower (text-only checkpoint)")
         if options.beams > 1:
             raise UsageError(f"beams: {self.name} writes one answer token by token; encoder-decoder models search")
-        taken = [self._image(picture_of(image), options.image_tokens) for image in images]
+        taken = [self._medium(medium, options.image_tokens) for medium in settled.media]
         said = _thinking(options)
-        text = render(messages, self.tokenizer, self.family.prompt, template=template, tools=tools, **said)
+        text = render(settled.messages, self.tokenizer, self.family.prompt, template=template, tools=tools, **said)
         ids = encode(text, [image.input for image in taken], self.tokenizer, self.family.prompt)
         return Request(ids, taken, options, self._grammar(options))
+
+    def _medium(self, medium: Medium, most: int | None) -> RequestImage:
+        return self._clip(medium, most) if isinstance(medium, Clip) else self._image(medium, most)
+
+    def _clip(self, clip: Clip, most: int | None) -> RequestImage:
+        """A clip of a request, by the digest of its frames: what the cache has of it, or what the processor makes."""
+        assert self._clips is not None
+        sample = clip.sample(self._clips.least_frames)
+        processor = self._clips if most is None else self._clips.within(most)
+        taken: ImageInput | None = None
+        if clip.key(sample) is None:  # decoding it tells what it shows
+            taken = processor(clip.frames(sample), sample.times, sample.seconds)
+        key = (clip.key(sample), most)
+        known = self._features.get(key)
+        if known is not None:
+            seen, features = known
+            return RequestImage(key, seen, lambda: features, cached=True)
+        taken = taken or processor(clip.frames(sample), sample.times, sample.seconds)
+        return RequestImage(key, taken, self._encoder(key, taken))
 
     def _image(self, picture: Picture, most: int | None) -> RequestImage:
         """A picture of a request: what the cache has of it, or what the processor makes of it."""
@@ -169,14 +200,9 @@ class Model:
         return Grammar(self._vocabulary, schema)
 
 
-def as_messages(prompt: str | Sequence[Message], images: int) -> Sequence[Message]:
-    """A prompt as a conversation of one turn, its images first."""
-    if not isinstance(prompt, str):
-        return prompt
-    if not images:
-        return [{"role": "user", "content": prompt}]
-    parts = [*({"type": "image"} for _ in range(images)), {"type": "text", "text": prompt}]
-    return [{"role": "user", "content": parts}]
+def as_messages(prompt: str | Sequence[Message], images: int, videos: int = 0) -> Sequence[Message]:
+    """A prompt as a conversation of one turn: its images first, then its videos."""
+    return [question_of(images, prompt, videos)] if isinstance(prompt, str) else prompt
 
 
 def _thinking(options: GenerationOptions) -> dict[str, Any]:
@@ -216,9 +242,10 @@ def model_of(
     network = load_network(checkpoint, dtype=dtype, on_progress=on_progress)
     network.fuse()
     _wire()
-    processor = None
+    processor = clips = None
     if spec.connector is not None and family.images is not None:
         processor = family.images(preprocessor_config(checkpoint), checkpoint.config)
+        clips = None if family.videos is None else family.videos(video_config(checkpoint), checkpoint.config)
     tokenizer = Tokenizer.from_checkpoint(checkpoint).stopping_at(family.prompt.stops)
     if not isinstance(network, Network):
         from docai.vlm.encdec_model import EncDecModel, Habits
@@ -232,6 +259,7 @@ def model_of(
         family,
         tokenizer,
         processor,
+        clips=clips,
         feature_cache=feature_cache,
         prefix_cache=prefix_cache,
     )

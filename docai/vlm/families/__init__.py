@@ -37,7 +37,7 @@ class Family:
     processor from preprocessor_config.json and config.json; None for families without a tower. `text_only`: there are
     checkpoints without the tower's weights, to be used for text.
 
-    `videos` makes the processor of clips; a family with a tower that has none sees videos as pictures, unless `no_video`
+    `videos` makes the processor of clips. A family with a tower that has none sees them as pictures, unless `no_video`
     says why not.
 
     Encoder-decoder models have `asked`, which puts a prompt into ids. `added_tokens` belong into a vocabulary that

@@ -140,4 +140,5 @@ FAMILY = Family(
         stops=("<|end_of_query|>", "<|end_of_text|>"),
     ),
     falcon_images(),
+    no_video="it reads one picture at a time",
 )

@@ -12,6 +12,7 @@ from docai.vlm.families import qwen_vision as qwen
 from docai.vlm.images import qwen_images
 from docai.vlm.positions import MropeSpec
 from docai.vlm.spec import ModelSpec
+from docai.vlm.videos import qwen_videos
 
 
 def spec(config: Config) -> ModelSpec:
@@ -35,4 +36,5 @@ FAMILY = Family(
     qwen.prompt_spec(system=True),
     qwen_images(),
     text_only=True,
+    videos=qwen_videos(),
 )

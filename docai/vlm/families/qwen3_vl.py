@@ -12,6 +12,7 @@ from docai.vlm.families import qwen_vision as qwen
 from docai.vlm.images import qwen_images
 from docai.vlm.positions import MropeSpec
 from docai.vlm.spec import ModelSpec
+from docai.vlm.videos import qwen_videos
 
 _TEXT = {
     "vocab_size": 151_936, "hidden_size": 4096, "intermediate_size": 22_016, "num_hidden_layers": 32,
@@ -60,7 +61,8 @@ FAMILY = Family(
     ("qwen3_vl", "qwen3_vl_moe"),
     spec,
     {**_DIALECTS, "hf": hub_rules},
-    qwen.prompt_spec(system=False),
+    qwen.prompt_spec(system=False, clips=qwen.STAMPED_CLIPS),
     qwen_images(patch=16, mean=HALF, std=HALF, least_pixels=256**2, most_pixels=4096**2),
     text_only=True,
+    videos=qwen_videos(patch=16, mean=HALF, std=HALF, whole=True, most_tokens=768),
 )

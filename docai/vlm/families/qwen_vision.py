@@ -16,7 +16,7 @@ from docai.vlm.connector import MergerSpec
 from docai.vlm.families import Rules
 from docai.vlm.families.decoders import decoder_rules, decoder_spec
 from docai.vlm.positions import MropeSpec
-from docai.vlm.prompt import PromptSpec
+from docai.vlm.prompt import ClipPrompt, PromptSpec, Stamped
 from docai.vlm.spec import DecoderSpec, ModelSpec
 
 # What the configuration class of Qwen2-VL and Qwen2.5-VL fills in.
@@ -31,7 +31,12 @@ _TURNS = "<|im_start|>{{ message.role }}\n{% for part in message.content %}{{ pa
 _ANSWER = "<|im_start|>assistant{{ '\\n' }}"  # Jinja would drop a bare line break
 
 
-def prompt_spec(*, system: bool) -> PromptSpec:
+_CLIP = "<|vision_start|><|video_pad|><|vision_end|>"
+CLIPS = ClipPrompt("<|video_pad|>", "<|video_pad|>", _CLIP)
+STAMPED_CLIPS = ClipPrompt(_CLIP, "<|video_pad|>", _CLIP, Stamped("<|vision_start|>", "<|vision_end|>"))
+
+
+def prompt_spec(*, system: bool, clips: ClipPrompt = CLIPS) -> PromptSpec:
     """ChatML; `system`: with the line that stands first where a conversation has none of its own (Qwen2-VL)."""
     first = f"{_SYSTEM}{{% endif %}}" if system else ""
     return PromptSpec(
@@ -39,6 +44,7 @@ def prompt_spec(*, system: bool) -> PromptSpec:
         token="<|image_pad|>",
         image="<|vision_start|><|image_pad|><|vision_end|>",
         template=f"{{% for message in messages %}}{first}{_TURNS}{{% endfor %}}{_ANSWER}",
+        clips=clips,
     )
 
 

@@ -1,0 +1,73 @@
+"""Clip processors made from a checkpoint's files; each function here gives a family its `videos`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from docai.errors import CheckpointError
+from docai.preprocess.clips import ClipProcessor, PackedClips
+from docai.preprocess.normalize import CLIP_MEAN, CLIP_STD, Colour
+from docai.preprocess.processors import PackedImages
+from docai.vlm.images import Config, HasFiles, Prep, preprocessor_config, qwen_images
+
+Videos: TypeAlias = Callable[[Prep, Config], ClipProcessor]  # (what the files say, config) -> processor
+
+MOST = 1 << 24  # tokens or frames: more would only take memory
+
+
+def video_config(checkpoint: HasFiles) -> Prep:
+    """What a checkpoint says of its video processor: in a file of its own, nested, or by that of its image processor.
+
+    The last says nothing of the size of frames: its bounds are those of pictures, and a clip of frames that large would
+    take many times as long as those the models were trained with.
+    """
+    own: Any = checkpoint.json_file("video_preprocessor_config.json")
+    nested: Any = (checkpoint.json_file("processor_config.json") or {}).get("video_processor")
+    said = own or nested
+    if said is not None:
+        return dict(said)
+    bounds = ("min_pixels", "max_pixels", "size")
+    return {name: value for name, value in preprocessor_config(checkpoint).items() if name not in bounds}
+
+
+def qwen_videos(
+    *,
+    patch: int = 14,
+    mean: Colour = CLIP_MEAN,
+    std: Colour = CLIP_STD,
+    whole: bool = False,
+    most_tokens: int = 128_000,
+) -> Videos:
+    """The Qwen-VL line; the arguments are what its files may leave out. `whole`: bounds are of all frames together.
+
+    `most_tokens` counts where a checkpoint asks to cap what a clip may take.
+    """
+    token = (patch * 2) ** 2
+    images = qwen_images(patch=patch, mean=mean, std=std, least_pixels=128 * token, most_pixels=768 * token)
+
+    def build(prep: Prep, config: Config) -> ClipProcessor:
+        frame = images(prep, config)
+        assert isinstance(frame, PackedImages)
+        capped = _number(prep, "max_video_tokens", most_tokens) if prep.get("cap_pixels_per_frame") else None
+        return PackedClips(
+            frame.normalize,
+            frame.patch,
+            frame.merge,
+            frame.temporal,
+            frame.least_pixels,
+            frame.most_pixels,
+            frame.how,
+            whole=whole,
+            most_tokens=capped,
+            least_frames=_number(prep, "min_frames", 4),
+        )
+
+    return build
+
+
+def _number(prep: Prep, name: str, default: int) -> int:
+    value = default if prep.get(name) is None else prep[name]
+    if not isinstance(value, int) or not 0 < value <= MOST:
+        raise CheckpointError(f"video_preprocessor_config.json: expected a {name} from 1 to {MOST}, got {value!r}")
+    return value
