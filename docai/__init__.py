@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from docai.tasks.ground import ground
     from docai.tasks.load import load
     from docai.tasks.ocr import ocr
+    from docai.tasks.parse import parse
     from docai.types import Block, Box, Document, Page, Region, Table
 
 # Public name -> module; loaded when first used, so that `import docai` costs nothing.
@@ -31,6 +32,7 @@ _LAZY = {
     "export": "docai.export.formats",
     "caption": "docai.tasks.caption",
     "ground": "docai.tasks.ground",
+    "parse": "docai.tasks.parse",
     "load": "docai.tasks.load",
     "DocaiError": "docai.errors",
     "Block": "docai.types",

@@ -97,7 +97,7 @@ def test_entries_with_a_category_stand_in_reading_order() -> None:
 
 def test_regions_without_any_order_are_put_into_reading_order() -> None:
     boxes = [[50, 300, 290, 500], [310, 100, 550, 500], [50, 40, 550, 80], [50, 100, 290, 290]]
-    (found,) = read_detections(said(detections=[{"category": "text", "bbox": box} for box in boxes]))
+    (found,) = read_detections(said(detections=[{"label": "text", "bbox": box} for box in boxes]))
     assert [(r.box.l, r.box.t, r.order) for r in found.regions] == [
         (50, 40, 0),
         (50, 100, 1),

@@ -163,6 +163,11 @@ def test_texts_are_compared_by_their_letters() -> None:
 
 
 def test_a_page_is_told_what_is_wrong_with_which_of_its_parts() -> None:
-    verdicts = [("region 1 (text)", Verdict(Finding.OK, "x")), ("region 2 (table)", Verdict(Finding.CUT, "x")),
-                ("region 3 (text)", Verdict(Finding.CUT, "x"))]  # fmt: skip
-    assert summary(verdicts) == ("the answer was cut off at its limit of tokens: region 2 (table), region 3 (text)",)
+    cut, good = Verdict(Finding.CUT, "x"), Verdict(Finding.OK, "x")
+    verdicts = [(1, good), *((n, cut) for n in (2, 3, 4, 7)), (8, Verdict(Finding.EMPTY, ""))]
+    assert summary(verdicts) == (
+        "the answer was cut off at its limit of tokens (regions 2-4, 7)",
+        "there is ink, but the answer is empty (region 8)",
+    )
+    assert summary([(0, cut)]) == ("the answer was cut off at its limit of tokens (the whole page)",)
+    assert summary([(1, good)]) == ()

@@ -163,7 +163,7 @@ def test_answers_that_cannot_be_used_are_replaced(answer: str, reason: Any, verd
     (block,) = result.blocks
     assert (block.text, block.source, block.verdict) == (TEXT, "ocr:embedded", verdict)
     assert result.outcome.status is Status.FALLBACK
-    assert "region 1 (text)" in result.outcome.reasons[0]
+    assert "(region 1)" in result.outcome.reasons[0]
     assert engine.reads == 1
 
 

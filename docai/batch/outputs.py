@@ -80,7 +80,7 @@ def write_outputs(
     if options.image_dir is None:  # a.pdf and a.png each have their own
         options = replace(options, image_dir=f"{target.stem.name}_images")
     written: dict[str, int] = {}
-    if options.images == "ref" and "markdown" in formats:
+    if options.shows_pictures(formats):
         for name, data in assets(document, options, source).items():
             path = target.stem.parent / name
             written[str(path)] = write_whole(path, data)

@@ -26,6 +26,8 @@ from docai.tasks.options import (
     ModelOptions,
     OcrOptions,
     OutputOptions,
+    ParseOptions,
+    ParseOutputOptions,
     PictureOptions,
 )
 from docai.version import __version__
@@ -75,6 +77,22 @@ def ocr(
     from docai.cli.run import run_ocr
 
     leave(run_ocr(inputs or [], options, output, quiet=quiet, verbose=verbose))
+
+
+@app.command(epilog=SETTINGS)
+@takes(ParseOptions, ParseOutputOptions)
+def parse(
+    options: ParseOptions,
+    output: ParseOutputOptions,
+    inputs: Inputs = None,
+    verbose: Verbose = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Give the full structure of documents: blocks with boxes, tables, formulas, figures."""
+    from docai.cli.run import run_ocr
+    from docai.tasks.parse import as_ocr
+
+    leave(run_ocr(inputs or [], as_ocr(options), output, quiet=quiet, verbose=verbose))
 
 
 @app.command(epilog=SETTINGS)

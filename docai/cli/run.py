@@ -20,7 +20,7 @@ from docai.export.jsonl import document_line, page_line
 from docai.render.document import Source, open_document
 from docai.render.inputs import InputFile, expand
 from docai.tasks.ocr import Layout, chosen_pages, finish, read_pages
-from docai.tasks.options import OcrOptions, OutputOptions
+from docai.tasks.options import OcrOptions, OutputOptions, ParseOutputOptions
 from docai.tasks.raw import RAW
 from docai.types import Document, Status
 
@@ -89,7 +89,7 @@ def _check_stdout(formats: list[str], output: OutputOptions, *, many: bool) -> N
 def export_options(output: OutputOptions) -> ExportOptions:
     """`auto` images are files beside the output, and left out on standard output."""
     images = output.images if output.images != "auto" else "none" if output.output == "-" else "ref"
-    return ExportOptions(images=images, furniture=output.furniture)
+    return ExportOptions(images=images, furniture=output.furniture, structure=isinstance(output, ParseOutputOptions))
 
 
 def _one(
@@ -144,7 +144,7 @@ def _write(
         write_outputs(document, source, target, formats, chosen)
         return
     path = Path(output.output)
-    if chosen.images == "ref" and formats == ["markdown"]:
+    if chosen.shows_pictures(formats):
         for name, data in assets(document, chosen, source).items():
             write_whole(path.parent / name, data)
     write_whole(path, export(document, formats[0], chosen, source))

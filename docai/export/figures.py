@@ -78,6 +78,17 @@ def _files(document: Document, dpi: float) -> Iterator[tuple[str, bytes]]:
             yield from ((name, png_of(crop(result.page, pixels, block.box))) for block, name in named)
 
 
+def pictures_in(result: PageResult, document: Document, options: ExportOptions) -> dict[str, str]:
+    """The pictures of a page's figures by block id: paths relative to the output, or data URIs."""
+    named = list(_pictures(result)) if options.images != "none" else []
+    if options.images == "ref":
+        return {block.id: f"{image_folder(document, options)}/{name}" for block, name in named}
+    pixels = pixels_of(result.page, options.dpi) if named else None
+    if pixels is None:
+        return {}
+    return {block.id: data_uri(png_of(crop(result.page, pixels, block.box)), "image/png") for block, _ in named}
+
+
 def pixels_of(page: Page, dpi: float) -> RGB | None:
     """The upright page, or None where its source is closed or cannot draw it."""
     try:

@@ -9,6 +9,8 @@ from typing import Any
 import orjson
 
 from docai.errors import InputError
+from docai.export.figures import pictures_in
+from docai.export.grid import html_table
 from docai.export.options import ExportOptions
 from docai.types import (
     Block,
@@ -35,8 +37,21 @@ _PLACES = 3  # decimals of coordinates: a thousandth of a point
 
 def render(document: Document, options: ExportOptions) -> str:
     """The document as one JSON object. Furniture is always in it: each block says what it is."""
-    del options
-    return dumps(document_json(document)).decode()
+    said = document_json(document)
+    if options.structure:
+        for result, page in zip(document.pages, said["pages"], strict=True):
+            _detail(result.blocks, page["blocks"], pictures_in(result, document, options))
+    return dumps(said).decode()
+
+
+def _detail(blocks: Sequence[Block], said: Sequence[dict[str, Any]], pictures: Mapping[str, str]) -> None:
+    """Add what other forms of blocks there are: tables as HTML, figures as pictures."""
+    for block, values in zip(blocks, said, strict=True):
+        if block.table is not None:
+            values["table"]["html"] = html_table(block.table)
+        if block.id in pictures:
+            values["image"] = pictures[block.id]
+        _detail(block.children, values.get("children", ()), pictures)
 
 
 def dumps(value: Any) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Literal
@@ -19,6 +20,7 @@ class ExportOptions:
     `image_dir`: folder of referenced figures, relative to the output; default: named after the document.
     `dpi`: resolution of page images and of pixel coordinates for pages in points.
     `max_chars`: length of a chunk for retrieval.
+    `structure`: JSON has tables as HTML, too, and says which picture a figure is (see `images`).
     """
 
     images: Literal["none", "ref", "embed"] = "none"
@@ -27,6 +29,11 @@ class ExportOptions:
     image_dir: str | None = None
     dpi: int = 150
     max_chars: int = 1500
+    structure: bool = False
+
+    def shows_pictures(self, formats: Collection[str]) -> bool:
+        """Whether an output in one of these formats refers to files with pictures."""
+        return self.images == "ref" and ("markdown" in formats or (self.structure and "json" in formats))
 
 
 def image_folder(document: Document, options: ExportOptions) -> str:

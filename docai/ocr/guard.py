@@ -178,10 +178,20 @@ def _letters(text: str) -> str:
     return "".join(c for c in re.sub(r"<[^>]*>|\\[A-Za-z]+", " ", text).casefold() if c.isalnum())
 
 
-def summary(verdicts: Sequence[tuple[str, Verdict]]) -> tuple[str, ...]:
-    """What is to be said of a page, from the verdicts on its parts, by their names."""
-    reasons: dict[str, list[str]] = {}
-    for name, verdict in verdicts:
+def summary(verdicts: Sequence[tuple[int, Verdict]]) -> tuple[str, ...]:
+    """What is to be said of a page, from the verdicts on its regions by their numbers; 0 is the page as a whole."""
+    reasons: dict[str, list[int]] = {}
+    for number, verdict in verdicts:
         if verdict.finding is not Finding.OK:
-            reasons.setdefault(verdict.reason, []).append(name)
-    return tuple(f"{reason}: {', '.join(names)}" for reason, names in reasons.items())
+            reasons.setdefault(verdict.reason, []).append(number)
+    return tuple(f"{reason} ({places(numbers)})" for reason, numbers in reasons.items())
+
+
+def places(numbers: Sequence[int]) -> str:
+    """`region 3`, `regions 1-4, 7`, `the whole page`."""
+    if 0 in numbers:
+        return "the whole page"
+    starts = [n for n in numbers if n - 1 not in numbers]
+    ends = [next(e for e in range(n, n + len(numbers)) if e + 1 not in numbers) for n in starts]
+    spans = [f"{a}" if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True)]
+    return f"region{'s' * (len(numbers) > 1)} {', '.join(spans)}"

@@ -12,7 +12,7 @@ from docai.ocr.asking import Answer, Asker, Question
 from docai.ocr.assemble import assemble
 from docai.ocr.captions import with_captions
 from docai.ocr.engines import Recognizer
-from docai.ocr.guard import Finding, Verdict, judge, summary
+from docai.ocr.guard import Finding, Verdict, judge, places, summary
 from docai.ocr.ink import Ink, ink_of, middle_gap
 from docai.ocr.joining import in_reading_order, join_lines
 from docai.ocr.located import CANVAS, LOCATED, Shown
@@ -181,14 +181,14 @@ class _Sheet:
     def result(self) -> PageResult:
         """The page with its blocks, and how far they are to be relied on."""
         blocks: list[Block] = []
-        verdicts: list[tuple[str, Verdict]] = []
-        replaced: list[str] = []
+        verdicts: list[tuple[int, Verdict]] = []
+        replaced: list[int] = []
         for number, route in enumerate(self.routes):
             part = self._parts.get(number)
             if part is None:
                 blocks += [] if route.asked else [self._picture(route)]
                 continue
-            name = "the page" if route.category == PLAIN else f"region {number + 1} ({route.category})"
+            name = 0 if route.category == PLAIN else number + 1
             verdict, found = self._judged(part)
             verdicts.append((name, verdict))
             if any(not block.source.startswith("vlm:") for block in found):
@@ -248,8 +248,8 @@ def _within(region: Region, lines: Sequence[Line]) -> list[Line]:
     return [line for line in lines if inside(line.box, region.box) > 0.5]
 
 
-def _outcome(verdicts: Sequence[tuple[str, Verdict]], replaced: Sequence[str], notes: Sequence[str]) -> PageOutcome:
+def _outcome(verdicts: Sequence[tuple[int, Verdict]], replaced: Sequence[int], notes: Sequence[str]) -> PageOutcome:
     reasons = (*notes, *summary(verdicts))
     if replaced:
-        return PageOutcome(Status.FALLBACK, (*reasons, f"another text stands in the place of: {', '.join(replaced)}"))
+        return PageOutcome(Status.FALLBACK, (*reasons, f"another text stands in its place ({places(replaced)})"))
     return PageOutcome(Status.DEGRADED, reasons) if reasons else PageOutcome()
