@@ -17,9 +17,10 @@ from docai.errors import DocaiError, ExitCode, UsageError
 from docai.export.figures import assets
 from docai.export.formats import ExportOptions, export, format_of
 from docai.export.jsonl import document_line, page_line
+from docai.layout.detector import BEST
 from docai.render.document import Source, open_document
 from docai.render.inputs import InputFile, expand
-from docai.tasks.ocr import Layout, chosen_pages, finish, read_pages
+from docai.tasks.ocr import Layout, best_detector, chosen_pages, finish, read_pages
 from docai.tasks.options import OcrOptions, OutputOptions, ParseOutputOptions
 from docai.tasks.raw import RAW
 from docai.types import Document, Status
@@ -54,6 +55,8 @@ def run_ocr(inputs: Sequence[str], options: OcrOptions, output: OutputOptions, *
             _check_stdout(formats, output, many=many)
         if named is not None:
             reporter.warn(f"reading {named}, which the layout names")
+        if options.layout == "auto":
+            reporter.warn(_chosen_layout())
         if not many:
             (file,) = expand(inputs, max_bytes=options.max_bytes)
             return _one(file, options, output, formats, layout, reporter)
@@ -61,6 +64,13 @@ def run_ocr(inputs: Sequence[str], options: OcrOptions, output: OutputOptions, *
         if output.output == "-":
             return _in_turn(files, missing, options, output, formats[0], reporter)
         return _batch(files, missing, options, output, formats, reporter)
+
+
+def _chosen_layout() -> str:
+    """What `--layout auto` has come to."""
+    name = best_detector()
+    missing = "" if name == BEST else f" (docai models pull {BEST} gets a better one)"
+    return f"layout: {name}{missing}"
 
 
 def formats_of(text: str) -> list[str]:

@@ -119,13 +119,18 @@ def pages_reader(options: OcrOptions) -> PageReader | PromptedPages:
 
 def detector_for(layout: str) -> Detector:
     """The detector that `--layout` names. `auto`: the best one that is there; so for pages that a file leaves out."""
-    from docai.layout.detector import BEST, EMBEDDED, get_detector
+    from docai.layout.detector import EMBEDDED, get_detector
 
-    if layout != "auto" and names_detector(layout):
-        return get_detector(layout)
-    if layout == "auto" and is_cached(BEST):
-        return get_detector(BEST)
-    return get_detector(EMBEDDED)
+    if layout == "auto":
+        return get_detector(best_detector())
+    return get_detector(layout if names_detector(layout) else EMBEDDED)
+
+
+def best_detector() -> str:
+    """What `--layout auto` takes: the best detector whose checkpoint is on this machine."""
+    from docai.layout.detector import BEST, EMBEDDED
+
+    return BEST if is_cached(BEST) else EMBEDDED
 
 
 def is_cached(model: str) -> bool:
