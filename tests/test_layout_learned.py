@@ -15,10 +15,15 @@ pytest.importorskip("mlx.core")
 
 from safetensors.numpy import save_file
 
+from docai.checkpoint.checkpoint import read_checkpoint
+from docai.checkpoint.options import LoadOptions, SourceOptions
 from docai.errors import CheckpointError, UsageError
 from docai.layout.detector import MODELS, Sheet, get_detector, is_detector, label_named
 from docai.layout.learned import LearnedDetector, Settings, in_order
 from docai.layout.suppress import Suppression
+from docai.tasks.convert import convert_model
+from docai.tasks.models import show_model, verify_model
+from docai.tasks.models_options import ConvertOptions
 from docai.types import Box, Label, Page, Region
 from tests.goldens.processors.cases import picture
 from tests.parity.detectors import CASES, weights
@@ -179,3 +184,18 @@ def test_what_names_a_detector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "model").mkdir()
     assert [name for name in ("embedded", *MODELS, "model", "org/name") if not is_detector(name)] == []
     assert [name for name in ("found.json", "gone.json", "out/gone.json", "./x/y", "/a") if is_detector(name)] == []
+
+
+@pytest.mark.parametrize("name", ["pp_doclayout_v3", "rt_detr_v2"])
+def test_detectors_are_shown_converted_and_verified(name: str, tmp_path: Path) -> None:
+    folder = tiny_checkpoint(tmp_path / "model", name)
+    shown = json.loads(json.dumps(show_model(str(folder), LoadOptions())))
+    used = {source for weight in shown["weights"] for source in weight["from"]}
+    assert used | set(shown["dropped"]) == set(read_checkpoint(folder).tensors)
+    assert (shown["dialect"], shown["memory"]["cache_per_1000_tokens"]) == ("transformers", 0)
+    convert_model(str(folder), ConvertOptions(output=str(tmp_path / "own")))
+    assert verify_model(str(tmp_path / "own"), SourceOptions())["problems"] == []
+    (one,), (other,) = (get_detector(str(tmp_path / f), ALL).detect_all([Sheet(_page())]) for f in ("model", "own"))
+    assert one == other
+    convert_model(str(folder), ConvertOptions(output=str(tmp_path / "small"), bits=8, group_size=32, vision=True))
+    assert len(get_detector(str(tmp_path / "small"), ALL).detect_all([Sheet(_page())])[0]) == 10

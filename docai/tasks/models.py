@@ -21,12 +21,15 @@ from docai.checkpoint.options import LoadOptions, SourceOptions
 from docai.checkpoint.recipes import LATER, RECIPES, later_family
 from docai.checkpoint.tensors import BITS, MLX_NAMES
 from docai.errors import CheckpointError
+from docai.layout.families import FAMILIES as DETECTORS
 from docai.vlm.families import FAMILIES
 
 if TYPE_CHECKING:
     import mlx.nn as nn
 
     from docai.checkpoint.load import Mapped
+    from docai.layout.families import LayoutFamily
+    from docai.layout.spec import DetectorSpec
     from docai.vlm.families import Family
     from docai.vlm.loading import AnySpec
 
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 def list_models() -> dict[str, Any]:
     """What the cache holds, which short names there are, which families are supported and which are not yet."""
     families: dict[str, list[str]] = {}
-    for model_type, module in FAMILIES.items():
+    for model_type, module in (FAMILIES | DETECTORS).items():
         families.setdefault(module, []).append(model_type)
     return {
         "cache": str(cache_folder()),
@@ -59,7 +62,13 @@ def _cached_model(folder: Path) -> dict[str, Any]:
         return {**said, "model_type": None, "status": f"incomplete: {error}"}
     kind = checkpoint.config.get("model_type")
     later = later_family(kind)
-    status = "ready" if kind in FAMILIES else f"not yet supported ({later})" if later else "not supported"
+    status = (
+        "ready"
+        if kind in FAMILIES or kind in DETECTORS
+        else f"not yet supported ({later})"
+        if later
+        else "not supported"
+    )
     return {**said, "model_type": kind, "status": status}
 
 
@@ -77,8 +86,8 @@ def show_model(name: str, options: LoadOptions) -> dict[str, Any]:
         "dialect": resolved.mapped.dialect,
         "files": [{"name": path.name, "bytes": path.stat().st_size} for path in checkpoint.files],
         "parameters": sum(weight.size for weight in found.weights.values()),
-        "sees": spec.connector is not None,
-        "notices": list(spec.notices),
+        "sees": _sees(spec),
+        "notices": _notices(spec),
         "made_from": (checkpoint.json_file(MANIFEST) or {}).get("made_from"),
         "memory": memory_need(resolved.mapped, spec, dtype),
         "spec": _plain(spec),
@@ -96,7 +105,19 @@ def show_model(name: str, options: LoadOptions) -> dict[str, Any]:
     }
 
 
-def memory_need(mapped: Mapped, spec: AnySpec, dtype: str) -> dict[str, Any]:
+def _sees(spec: AnySpec | DetectorSpec) -> bool:
+    from docai.layout.spec import DetectorSpec
+
+    return isinstance(spec, DetectorSpec) or spec.connector is not None
+
+
+def _notices(spec: AnySpec | DetectorSpec) -> list[str]:
+    from docai.layout.spec import DetectorSpec
+
+    return [] if isinstance(spec, DetectorSpec) else list(spec.notices)
+
+
+def memory_need(mapped: Mapped, spec: AnySpec | DetectorSpec, dtype: str) -> dict[str, Any]:
     """Bytes of the weights, and of the cache of keys and values for 1000 tokens, where floats have a type."""
     weights, free = mapped.nbytes(dtype), free_memory()
     return {
@@ -109,10 +130,13 @@ def memory_need(mapped: Mapped, spec: AnySpec, dtype: str) -> dict[str, Any]:
     }
 
 
-def _kept_per_token(spec: AnySpec) -> int:
-    """Numbers that a decoder keeps for each token: keys and values of every layer."""
+def _kept_per_token(spec: AnySpec | DetectorSpec) -> int:
+    """Numbers that a decoder keeps for each token: keys and values of every layer. Detectors have no tokens."""
+    from docai.layout.spec import DetectorSpec
     from docai.vlm.spec import DecoderSpec
 
+    if isinstance(spec, DetectorSpec):
+        return 0
     if isinstance(spec.decoder, DecoderSpec):
         return sum(2 * layer.attention.kv_heads * layer.attention.head_dim for layer in spec.decoder.layers)
     return 2 * spec.decoder.layers * spec.decoder.layer.dims
@@ -131,8 +155,8 @@ def opened(name: str, options: SourceOptions, *, quiet: bool = False) -> Checkpo
 class Resolved:
     """A checkpoint with everything that it is read as. The network has no weights yet."""
 
-    family: Family
-    spec: AnySpec
+    family: Family | LayoutFamily
+    spec: AnySpec | DetectorSpec
     network: nn.Module
     mapped: Mapped
 
@@ -140,12 +164,21 @@ class Resolved:
     def of(cls, checkpoint: Checkpoint) -> Resolved:
         """Raises CheckpointError where the tensors are not those of the spec; DependencyMissing without MLX."""
         require_mlx()
+        if checkpoint.config.get("model_type") in DETECTORS:
+            return cls(*_detector(checkpoint))
         from docai.vlm.loading import build_network, resolve, sensible
 
         family, spec = resolve(checkpoint)
         with sensible(checkpoint):
             network = build_network(spec)
         return cls(family, spec, network, map_weights(checkpoint, family.rules, spec, shapes_of(network)))
+
+
+def _detector(checkpoint: Checkpoint) -> tuple[LayoutFamily, DetectorSpec, nn.Module, Mapped]:
+    from docai.layout.loading import resolve
+
+    family, spec, network = resolve(checkpoint)
+    return family, spec, network, map_weights(checkpoint, family.rules, spec, shapes_of(network))
 
 
 def _plain(value: Any) -> Any:
