@@ -33,6 +33,17 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "connect", near)
 
 
+def pdf_of(*objects: str) -> bytes:
+    """A PDF of numbered objects; the first is the catalog."""
+    body, offsets = "%PDF-1.7\n", []
+    for number, content in enumerate(objects, 1):
+        offsets.append(len(body))
+        body += f"{number} 0 obj\n{content}\nendobj\n"
+    table = "".join(f"{offset:010d} 00000 n \n" for offset in offsets)
+    trailer = f"trailer << /Size {len(objects) + 1} /Root 1 0 R >>\nstartxref\n{len(body)}\n%%EOF\n"
+    return (body + f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}{trailer}").encode("latin-1")
+
+
 def make_pdf(pages: Sequence[str], size: tuple[int, int] = (300, 200), extra: str = "") -> bytes:
     """A PDF with a page per content stream, in Helvetica (`/F`); `extra` goes into every page's dictionary."""
     objects = ["<< /Type /Catalog /Pages 2 0 R >>", "", "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"]
@@ -46,13 +57,7 @@ def make_pdf(pages: Sequence[str], size: tuple[int, int] = (300, 200), extra: st
         )
         kids.append(f"{len(objects)} 0 R")
     objects[1] = f"<< /Type /Pages /Count {len(kids)} /Kids [{' '.join(kids)}] >>"
-    body, offsets = "%PDF-1.7\n", []
-    for number, content in enumerate(objects, 1):
-        offsets.append(len(body))
-        body += f"{number} 0 obj\n{content}\nendobj\n"
-    table = "".join(f"{offset:010d} 00000 n \n" for offset in offsets)
-    trailer = f"trailer << /Size {len(objects) + 1} /Root 1 0 R >>\nstartxref\n{len(body)}\n%%EOF\n"
-    return (body + f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}{trailer}").encode("latin-1")
+    return pdf_of(*objects)
 
 
 @pytest.fixture

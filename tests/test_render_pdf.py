@@ -12,17 +12,10 @@ from docai.errors import InputError, PasswordError
 from docai.export.glyphless import font_file
 from docai.render.document import open_document
 from docai.types import Glyphs, PageContent
+from tests.conftest import pdf_of
 
 
-def pdf_of(*objects: str) -> bytes:
-    """A PDF of numbered objects: 1 the catalog, 2 the pages, 3 Helvetica, 4 the page, the rest as given."""
-    body, offsets = "%PDF-1.7\n", []
-    for number, content in enumerate(objects, 1):
-        offsets.append(len(body))
-        body += f"{number} 0 obj\n{content}\nendobj\n"
-    table = "".join(f"{offset:010d} 00000 n \n" for offset in offsets)
-    trailer = f"trailer << /Size {len(objects) + 1} /Root 1 0 R >>\nstartxref\n{len(body)}\n%%EOF\n"
-    return (body + f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}{trailer}").encode("latin-1")
+# The objects of a page: 1 the catalog, 2 the pages, 3 Helvetica, 4 the page, the rest as given.
 
 
 def stream(content: str, keys: str = "") -> str:

@@ -15,11 +15,12 @@ from docai.batch.journal import Journal, key_of
 from docai.batch.outputs import Target, check_writable, spare_inputs, targets
 from docai.batch.process import RECYCLE_PAGES, Event, Worker
 from docai.batch.work import Done, Job
-from docai.errors import DocaiError, ExitCode, InputError
+from docai.errors import DocaiError, ExitCode, InputError, UsageError
 from docai.export.formats import ExportOptions
 from docai.render.inputs import InputFile
 from docai.tasks.options import OcrOptions
 
+_MODEL_GRACE = 3600.0  # seconds for a page that a model reads, which takes minutes where there is no GPU
 _GRACE = 60.0  # seconds on top of what decoding a page may take, for models to load and text to be recognised
 
 OnEvent = Callable[[Event], None]
@@ -76,6 +77,8 @@ def run_batch(
     a row. `quiet`: seconds without an event after which a worker is given up; `recycle`: pages after which it is
     replaced.
     """
+    if jobs > 1 and not options.engine:
+        raise UsageError("jobs: each would load the model; one process asks it about several regions at once")
     check_writable(out)
     started = time.monotonic()
     journal = Journal(out)
@@ -84,7 +87,8 @@ def run_batch(
         places = targets(files, out)
         spare_inputs(files, places, formats)
         jobs = min(jobs, len(files))
-        quiet = options.page_seconds * 3 + _GRACE if quiet is None else quiet
+        grace = _GRACE if options.engine else _MODEL_GRACE
+        quiet = options.page_seconds * 3 + grace if quiet is None else quiet
         workers = [Worker(quiet, recycle=recycle) for _ in range(jobs)]
         run = _Run(journal, formats, _with_threads(options, jobs), export, on_event)
         run.all(list(zip(files, places, strict=True)), workers)
