@@ -1,0 +1,115 @@
+"""Writes the goldens of the clip processors; run with the `oracle` extra (transformers 5.24), without torchvision.
+
+    python -m tests.goldens.clips.make
+
+The reference's video processors import torchvision for three functions: resizing, which is Pillow's here as in its
+image processors, normalising, and making grey frames colourful. They stand in for it; all else is the reference's own.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+import transformers.image_processing_utils  # looks for torchvision while it is not there
+import transformers.processing_utils  # noqa: F401
+from PIL import Image
+from transformers import utils
+from transformers.utils import import_utils
+from transformers.video_utils import VideoMetadata
+
+from tests.goldens.clips.cases import CASES, CLIPS, SAMPLED, Case, Clip
+from tests.goldens.processors.cases import summary
+
+HERE = Path(__file__).parent
+
+
+def resize(frames: torch.Tensor, size: list[int], interpolation: Any = None, antialias: bool = True) -> torch.Tensor:
+    """Frames (..., C, H, W) of bytes at `size`, by Pillow."""
+    flat = frames.numpy().reshape(-1, *frames.shape[-3:])
+    small = [np.asarray(Image.fromarray(np.moveaxis(f, 0, -1)).resize((size[1], size[0]), interpolation)) for f in flat]
+    stacked = np.moveaxis(np.stack(small), -1, -3)
+    return torch.from_numpy(stacked.copy()).reshape(*frames.shape[:-3], *stacked.shape[1:])
+
+
+def normalize(frames: torch.Tensor, mean: Any, std: Any, inplace: bool = False) -> torch.Tensor:
+    """(frames - mean) / std, channel by channel."""
+    middle, spread = (torch.as_tensor(numbers, dtype=frames.dtype).view(-1, 1, 1) for numbers in (mean, std))
+    return (frames - middle) / spread
+
+
+def stand_in() -> None:
+    """Put the functions where the reference looks for them."""
+    names = ("torchvision", "torchvision.transforms", "torchvision.transforms.v2")
+    functional = "torchvision.transforms.v2.functional"
+    for name in (*names, functional):
+        module: Any = sys.modules.setdefault(name, ModuleType(name))
+        module.__spec__, module.__path__ = ModuleSpec(name, None), []
+        if "." in name:
+            setattr(sys.modules[name.rpartition(".")[0]], name.rpartition(".")[2], module)
+    module = sys.modules[functional]
+    module.resize, module.normalize, module.grayscale_to_rgb = resize, normalize, lambda frames: frames
+    module.InterpolationMode = SimpleNamespace(LANCZOS="lanczos", BILINEAR="bilinear", BICUBIC="bicubic")
+    for name in ("is_torchvision_available", "is_torchvision_v2_available"):
+        for where in (utils, import_utils):
+            setattr(where, name, lambda: True)
+    import_utils.BACKENDS_MAPPING["torchvision"] = (lambda: True, "")
+    utils.auto_docstring = lambda given=None, **_: given if given is not None else (lambda later: later)
+    backends = import_module("transformers.image_processing_backends")
+    backends.pil_torch_interpolation_mapping = {how: how for how in Image.Resampling}
+    backends.tvF = import_module("transformers.video_processing_utils").tvF = module
+
+
+def reference(case: Case) -> Any:
+    """The reference's processor with the case's configuration."""
+    module, _, name = case.reference.rpartition(".")
+    return getattr(import_module(f"transformers.models.{module}"), name)(**case.prep)
+
+
+def golden(processor: Any, clip: Clip) -> dict[str, Any]:
+    """What the reference makes of a clip whose frames are chosen already."""
+    height, width = clip.size
+    said = VideoMetadata(clip.total, clip.fps, width, height, clip.seconds, frames_indices=list(clip.places))
+    out = processor(
+        videos=[np.stack(clip.frames)], video_metadata=[said], do_sample_frames=False, return_metadata=True,
+        return_tensors="np",
+    )  # fmt: skip
+    pixels = np.asarray(out["pixel_values_videos"])
+    return {
+        "values": summary(pixels).astype(np.float32),
+        "shape": np.array(pixels.shape, np.int32),
+        "grid": np.asarray(out["video_grid_thw"])[0].astype(np.int32),
+        "seconds": np.array(processor.temporal_patch_size / said.sampled_fps),  # as Qwen2_5_VLProcessor has it
+    }
+
+
+def stamps(clip: Clip) -> np.ndarray:
+    """The times that Qwen3-VL's processor writes before the steps of a clip."""
+    from transformers.models.qwen3_vl.processing_qwen3_vl import Qwen3VLProcessor
+
+    return np.array(Qwen3VLProcessor._calculate_timestamps(None, list(clip.places), clip.fps, 2))
+
+
+def main() -> None:
+    """All cases into one file."""
+    stand_in()
+    arrays: dict[str, Any] = {}
+    for name, case in CASES.items():
+        processor = reference(case)
+        for clip_name, clip in CLIPS.items():
+            arrays |= {f"{name}/{clip_name}/{key}": value for key, value in golden(processor, clip).items()}
+    arrays |= {f"stamps/{name}": stamps(clip) for name, clip in CLIPS.items()}
+    sampler = reference(CASES["qwen3_vl"])
+    for number, (total, fps, wanted) in enumerate(SAMPLED):
+        arrays[f"sampled/{number}"] = sampler.sample_frames(VideoMetadata(total, fps), fps=wanted).astype(np.int32)
+    np.savez_compressed(HERE / "expected.npz", **arrays)
+
+
+if __name__ == "__main__":
+    main()

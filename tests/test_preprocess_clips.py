@@ -1,0 +1,144 @@
+"""Every clip processor gives the reference's values, for clips of all shapes; and what a prompt has of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from docai.errors import CheckpointError, InputError
+from docai.preprocess.clips import PackedClips, clip_resize, stamps
+from docai.render.sampling import even, frame_count
+from docai.vlm.families import family_of
+from docai.vlm.positions import MropeSpec
+from docai.vlm.prompt import expand
+from docai.vlm.videos import qwen_videos, video_config
+from tests.goldens.clips.cases import CASES, CLIPS, SAMPLED
+from tests.goldens.processors.cases import picture, summary
+
+GOLDENS = np.load(Path(__file__).parent / "goldens" / "clips" / "expected.npz")
+TOLERANCE = 1e-6  # the same arithmetic on the same Pillow, but for the last bit of the mean over many floats
+
+
+@pytest.mark.parametrize("clip", CLIPS)
+@pytest.mark.parametrize("name", CASES)
+def test_values_are_those_of_the_reference(name: str, clip: str) -> None:
+    case, given = CASES[name], CLIPS[clip]
+    processor = case.ours(case.prep, {})
+    seen = processor(iter(given.frames), given.times, given.seconds)
+    key = f"{name}/{clip}"
+    assert seen.pixels.dtype == np.float32
+    assert seen.grid == tuple(GOLDENS[f"{key}/grid"])
+    assert seen.pixels.shape == tuple(GOLDENS[f"{key}/shape"])
+    np.testing.assert_allclose(summary(seen.pixels), GOLDENS[f"{key}/values"], rtol=0, atol=TOLERANCE)
+    np.testing.assert_allclose(seen.extra["seconds"], GOLDENS[f"{key}/seconds"])
+    np.testing.assert_allclose(seen.extra["stamps"], GOLDENS[f"stamps/{clip}"])
+    assert seen.is_clip
+
+
+@pytest.mark.parametrize("number", range(len(SAMPLED)))
+def test_frames_are_chosen_as_the_reference_does(number: int) -> None:
+    """At a constant rate; least four frames, as its video processor asks for."""
+    total, fps, wanted = SAMPLED[number]
+    times = np.arange(total) / fps
+    assert even(times, frame_count(times, total / fps, wanted, least=4)) == list(GOLDENS[f"sampled/{number}"])
+
+
+def test_one_frame_is_doubled() -> None:
+    for whole in (False, True):
+        processor = qwen_videos(whole=whole)({"min_pixels": 3136, "max_pixels": 50_000}, {})
+        seen = processor([picture((56, 84))], [0.0], 0.04)
+        assert seen.grid is not None
+        assert seen.grid[0] == 1
+        halves = seen.pixels.reshape(len(seen.pixels), 3, 2, -1)
+        np.testing.assert_array_equal(halves[:, :, 0], halves[:, :, 1])
+
+
+def test_steps_are_as_large_as_asked_for() -> None:
+    frames, times = [picture((300, 400))] * 5, [0.0, 1.0, 2.0, 3.0, 4.0]
+    for whole in (False, True):
+        processor = qwen_videos(whole=whole)({}, {}).within(40)
+        seen = processor(frames, times, 5.0)
+        assert seen.grid is not None
+        assert 25 < seen.tokens // seen.grid[0] <= 40
+
+
+def test_strips_are_named() -> None:
+    with pytest.raises(InputError, match="200 times"):
+        qwen_videos()({}, {})([picture((2, 500))] * 2, [0.0, 1.0], 2.0)
+    with pytest.raises(InputError, match="200 times"):
+        clip_resize(4, (2, 500), 28, 2, least=100, most=100_000)
+
+
+def test_times_of_steps_are_in_the_middle() -> None:
+    np.testing.assert_allclose(stamps([0.0, 0.5, 1.2], 2), [0.25, 1.2])
+    np.testing.assert_allclose(stamps([3.0], 2), [3.0])
+
+
+# --- what checkpoints say
+
+
+class Files:
+    def __init__(self, **files: object) -> None:
+        self.files = files
+
+    def json_file(self, name: str) -> object:
+        return self.files.get(name.removesuffix(".json"))
+
+
+def test_the_bounds_of_pictures_are_none_of_clips() -> None:
+    picture_file = {"patch_size": 16, "min_pixels": 1, "max_pixels": 12_845_056, "image_mean": [0.5] * 3}
+    assert video_config(Files(preprocessor_config=picture_file)) == {"patch_size": 16, "image_mean": [0.5] * 3}
+    own = Files(preprocessor_config=picture_file, video_preprocessor_config={"patch_size": 14, "max_pixels": 9})
+    assert video_config(own) == {"patch_size": 14, "max_pixels": 9}
+    nested = Files(processor_config={"video_processor": {"patch_size": 3}})
+    assert video_config(nested) == {"patch_size": 3}
+    assert video_config(Files()) == {}
+
+
+@pytest.mark.parametrize("name", ["min_frames", "max_video_tokens", "patch_size"])
+def test_numbers_that_are_none_are_named(name: str) -> None:
+    with pytest.raises(CheckpointError, match="from 1 to"):
+        qwen_videos()({name: -1, "cap_pixels_per_frame": True}, {})
+
+
+def test_families_have_the_processor_of_their_reference() -> None:
+    three = family_of({"model_type": "qwen3_vl"}).videos
+    assert three is not None
+    processor = three({}, {})
+    assert isinstance(processor, PackedClips)
+    assert (processor.patch, processor.whole, processor.least_pixels, processor.most_pixels) == (
+        16, True, 128 * 32 * 32, 768 * 32 * 32,
+    )  # fmt: skip
+    for kind in ("qwen2_vl", "qwen2_5_vl"):
+        make = family_of({"model_type": kind}).videos
+        assert make is not None
+        assert make({}, {}) == qwen_videos()({}, {})
+
+
+# --- prompts and positions
+
+
+def test_a_clip_is_a_run_or_stamped_steps() -> None:
+    case, given = CASES["qwen2_vl"], CLIPS["odd"]
+    seen = case.ours(case.prep, {})(given.frames, given.times, given.seconds)
+    assert seen.grid is not None
+    spec = family_of({"model_type": "qwen2_vl"}).prompt
+    marks = ("<|vision_start|>", "<|vision_end|>")
+    text = expand(f"a{marks[0]}<|video_pad|>{marks[1]}b", [seen], spec)
+    assert text == f"a{marks[0]}{'<|video_pad|>' * seen.tokens}{marks[1]}b"
+    spec = family_of({"model_type": "qwen3_vl"}).prompt
+    text = expand(f"a{marks[0]}<|video_pad|>{marks[1]}b", [seen], spec)
+    step = marks[0] + "<|video_pad|>" * (seen.tokens // 3) + marks[1]
+    assert text == f"a<0.4 seconds>{step}<1.9 seconds>{step}<3.0 seconds>{step}b"
+
+
+def test_positions_go_by_the_clock_where_the_family_does() -> None:
+    case, given = CASES["qwen2_vl"], CLIPS["even"]
+    seen = case.ours(case.prep, {})(given.frames, given.times, given.seconds)
+    (box,) = MropeSpec(2, per_second=2.0).boxes(seen)  # two steps of two frames in four seconds
+    assert seen.grid is not None
+    times = box.positions()[0].reshape(seen.grid[0], -1)
+    assert list(times[:, 0]) == [0, 4]
+    assert len(MropeSpec(2, stamped=True).boxes(seen)) == seen.grid[0]
