@@ -17,7 +17,7 @@ from docai.nn.cross import Memory
 from docai.preprocess.centred import CentredImages
 from docai.preprocess.inputs import ImageInput, ImageProcessor
 from docai.vlm.answer import Answer
-from docai.vlm.ask import Asked
+from docai.vlm.ask import Asked, Setting
 from docai.vlm.beams import Search, searched
 from docai.vlm.clips import MediumLike, medium_of, settle
 from docai.vlm.connector import ImageFeatures
@@ -233,6 +233,7 @@ class EncDecModel(Model):
         settle(messages, media, model=self.name, family=self.family, sees=True)  # refuses videos
         if len(images) != 1:
             raise UsageError(f"{self.name} looks at one image at a time; got {len(images)}")
+        self._check_setting(1, Setting(options.multi_page, options.crop_to_patches))
         if options.json_schema is not None:
             raise UsageError(f"json_schema: {self.name} writes locations and text, no JSON")
         assert self.family.asked is not None

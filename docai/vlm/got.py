@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from docai.errors import UsageError
 from docai.vlm.ask import Setting
@@ -13,9 +13,8 @@ COLOURS = ("red", "green", "blue")
 BINS = 1000  # of each side of the picture
 
 _QUESTION = re.compile(
-    r"(?P<marks>(?:\[[^\[\]]*\]\s*)*)"
-    r"(?:ocr(?P<format>\s+with\s+format)?(?P<pages>\s+across\s+multi\s+pages)?(?P<crops>\s+upon\s+the\s+patch\s+reference)?)?"
-    r"\s*:?",
+    r"(?P<marks>(?:\[[^\[\]]*\]\s*)*)(?P<ocr>ocr|plain|(?=format)|)(?P<format>(?:\s*with)?\s*format)?"
+    r"(?P<pages>\s+across\s+multi\s+pages)?(?P<crops>\s+upon\s+the\s+patch\s+reference)?\s*:?",
     re.IGNORECASE,
 )
 _PLACE = re.compile(r"[-+\d.,\s]*\d[-+\d.,\s]*")
@@ -30,11 +29,8 @@ def asked(text: str, setting: Setting, *, spaced: bool = False) -> str:
     found = _QUESTION.fullmatch(text.strip())
     if found is None:
         return text
-    marks = " ".join(f"[{_mark(mark)}]" for mark in re.findall(r"\[([^\[\]]*)\]", found["marks"]))
-    if spaced and not marks.endswith(tuple(f"[{colour}]" for colour in COLOURS)):
-        before = f"{marks} "
-    else:
-        before = f"{marks}{'  ' if spaced else ' '}" if marks else ""
+    colour, place = _marks(found["marks"])
+    before = (f"{colour} " if colour else "") + (f"{place} " if place or spaced else "")
     what = (
         " with format" if found["format"] else "",
         " across multi pages" if found["pages"] or setting.pages else "",
@@ -43,26 +39,37 @@ def asked(text: str, setting: Setting, *, spaced: bool = False) -> str:
     return f"{before}OCR{''.join(what)}: "
 
 
-def place(numbers: Iterable[float]) -> str:
-    """What stands before a question about a box or a point, given in thousandths of the picture. Raises UsageError."""
-    numbers = tuple(numbers)
+def _marks(text: str) -> tuple[str, str]:
+    """The colour and the place in brackets before a question, as the model writes them; "" where there is none."""
+    inner = re.findall(r"\[([^\[\]]*)\]", text)
+    places = [_place(mark) for mark in inner if _PLACE.fullmatch(mark)]
+    colours = [_colour(mark) for mark in inner if not _PLACE.fullmatch(mark)]
+    if len(places) > 1 or len(colours) > 1:
+        raise UsageError(f"prompt: expected one place and one colour at most; got {text.strip()}")
+    return "".join(colours), "".join(places)
+
+
+def _colour(mark: str) -> str:
+    name = mark.strip().lower()
+    if name not in COLOURS:
+        raise UsageError(f"colour: expected {', '.join(COLOURS)}; got [{mark}]")
+    return f"[{name}]"
+
+
+def _place(mark: str) -> str:
+    try:
+        return place([float(number) for number in mark.split(",")])
+    except ValueError as error:
+        raise UsageError(f"box: expected x1, y1, x2, y2; got [{mark}]") from error
+
+
+def place(numbers: Sequence[float]) -> str:
+    """A box or a point, in thousandths of the picture's sides, as it stands before a question. Raises UsageError."""
     said = ", ".join(f"{number:g}" for number in numbers)
     if len(numbers) not in (2, 4):
-        raise UsageError(f"box: expected x1, y1, x2, y2 or the x, y of a point; got [{said}]")
+        raise UsageError(f"box: expected x1, y1, x2, y2, or the x, y of a point; got [{said}]")
     if not all(0 <= number <= BINS for number in numbers):
         raise UsageError(f"box: expected numbers from 0 to {BINS}, thousandths of the picture's sides; got [{said}]")
     if len(numbers) == 4 and (numbers[2] <= numbers[0] or numbers[3] <= numbers[1]):
         raise UsageError(f"box: expected x1 < x2 and y1 < y2; got [{said}]")
     return f"[{', '.join(str(int(number)) for number in numbers)}]"
-
-
-def _mark(text: str) -> str:
-    """What stands in brackets: a place or a colour."""
-    if _PLACE.fullmatch(text):
-        try:
-            return place(float(number) for number in text.split(","))[1:-1]
-        except ValueError as error:
-            raise UsageError(f"box: expected x1, y1, x2, y2; got [{text}]") from error
-    if text.strip().lower() not in COLOURS:
-        raise UsageError(f"colour: expected {', '.join(COLOURS)}; got [{text}]")
-    return text.strip().lower()

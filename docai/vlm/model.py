@@ -15,7 +15,8 @@ from docai.checkpoint.hub import open_checkpoint
 from docai.errors import UsageError
 from docai.preprocess.clips import ClipProcessor
 from docai.preprocess.inputs import ImageInput, ImageProcessor
-from docai.preprocess.processors import within
+from docai.preprocess.processors import cutting, within
+from docai.vlm.ask import Setting
 from docai.vlm.clips import Clip, Medium, MediumLike, is_clip, medium_of, question_of, settle
 from docai.vlm.connector import ImageFeatures
 from docai.vlm.families import Family
@@ -144,14 +145,28 @@ class Model:
             raise UsageError(f"model {self.name} was loaded without a vision tower (text-only checkpoint)")
         if options.beams > 1:
             raise UsageError(f"beams: {self.name} writes one answer token by token; encoder-decoder models search")
-        taken = [self._medium(medium, options.image_tokens) for medium in settled.media]
-        said = _thinking(options)
-        text = render(settled.messages, self.tokenizer, self.family.prompt, template=template, tools=tools, **said)
+        setting = Setting(options.multi_page, options.crop_to_patches)
+        self._check_setting(len(settled.media), setting)
+        taken = [self._medium(medium, options.image_tokens, crops=setting.crops) for medium in settled.media]
+        said, prompt = _thinking(options), self.family.prompt
+        text = render(settled.messages, self.tokenizer, prompt, template=template, tools=tools, setting=setting, **said)
         ids = encode(text, [image.input for image in taken], self.tokenizer, self.family.prompt)
-        return Request(ids, taken, options, self._grammar(options))
+        ngram = options.no_repeat_ngram or self.family.no_repeat_ngram
+        return Request(ids, taken, replace(options, no_repeat_ngram=ngram), self._grammar(options))
 
-    def _medium(self, medium: Medium, most: int | None) -> RequestImage:
-        return self._clip(medium, most) if isinstance(medium, Clip) else self._image(medium, most)
+    def _check_setting(self, images: int, setting: Setting) -> None:
+        """Raise UsageError for more images than the model reads, and for what it cannot be asked about them."""
+        prompt = self.family.prompt
+        if setting.pages and not prompt.pages:
+            raise UsageError(f"multi_page: {self.name} reads no images as the pages of one text; GOT-OCR does")
+        if setting.crops and (self._processor is None or cutting(self._processor) is None):
+            raise UsageError(f"crop_to_patches: {self.name} cuts no image into crops; GOT-OCR does")
+        if prompt.most_images is not None and images > prompt.most_images and not setting.pages:
+            more = "; --multi-page reads several as the pages of one text" if prompt.pages else ""
+            raise UsageError(f"{self.name} reads one image at a time; got {images}{more}")
+
+    def _medium(self, medium: Medium, most: int | None, *, crops: bool) -> RequestImage:
+        return self._clip(medium, most) if isinstance(medium, Clip) else self._image(medium, most, crops=crops)
 
     def _clip(self, clip: Clip, most: int | None) -> RequestImage:
         """A clip of a request, by the digest of its frames: what the cache has of it, or what the processor makes."""
@@ -169,15 +184,16 @@ class Model:
         taken = taken or processor(clip.frames(sample), sample.times, sample.seconds)
         return RequestImage(key, taken, self._encoder(key, taken))
 
-    def _image(self, picture: Picture, most: int | None) -> RequestImage:
+    def _image(self, picture: Picture, most: int | None, *, crops: bool = False) -> RequestImage:
         """A picture of a request: what the cache has of it, or what the processor makes of it."""
-        key = (picture.key, most)
+        key = (picture.key, most, crops)
         known = self._features.get(key)
         if known is not None:
             seen, features = known
             return RequestImage(key, seen, lambda: features, cached=True)
         assert self._processor is not None
         processor = self._processor if most is None else within(self._processor, most)
+        processor = (cutting(processor) or processor) if crops else processor
         taken = processor(picture.load())
         return RequestImage(key, taken, self._encoder(key, taken))
 

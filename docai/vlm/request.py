@@ -89,6 +89,8 @@ class GenerationOptions(Sampling):
     image_tokens: int | None = option(
         None, "Most tokens of an image: larger ones are made smaller. Default: the model's own limit.", least=16
     )
+    multi_page: bool = option(False, "Read several images as the pages of one text, by GOT-OCR, which takes one.")
+    crop_to_patches: bool = option(False, "Show an image in crops as well, to GOT-OCR.")
     prefill_step: int | None = option(
         None,
         "Most tokens of the prompt read at once; less saves memory. Default: 2048 on a GPU, 512 on a CPU.",

@@ -38,7 +38,7 @@ class Family:
     checkpoints without the tower's weights, to be used for text.
 
     `videos` makes the processor of clips. A family with a tower that has none sees them as pictures, unless `no_video`
-    says why not.
+    says why not. `no_repeat_ngram`: answers never repeat so many tokens, where nothing else is asked for.
 
     Encoder-decoder models have `asked`, which puts a prompt into ids. `added_tokens` belong into a vocabulary that
     lacks them. `remarks`: what the user should know of checkpoints whose name has this in it.
@@ -56,6 +56,7 @@ class Family:
     remarks: Mapping[str, str] = field(default_factory=dict)
     videos: Callable[[Mapping[str, Any], Mapping[str, Any]], ClipProcessor] | None = None
     no_video: str = ""
+    no_repeat_ngram: int = 0
 
 
 # model_type -> the module of its family. `a+b`: an `a` whose vision_config has model_type `b` is of another family.

@@ -138,6 +138,7 @@ FAMILY = Family(
         surround=False,
         fixed=True,
         stops=("<|end_of_query|>", "<|end_of_text|>"),
+        most_images=1,
     ),
     falcon_images(),
     no_video="it reads one picture at a time",

@@ -7,7 +7,16 @@ from functools import partial
 from docai.checkpoint.dialect import Rule, renames
 from docai.vlm.config import Config
 from docai.vlm.families import Family
-from docai.vlm.families.got_vision import IMAGE_TOKEN, PROJECTOR, TOWER, model_spec, prompt_spec, rules
+from docai.vlm.families.got_vision import (
+    IMAGE_TOKEN,
+    NO_REPEAT,
+    ONE_PICTURE,
+    PROJECTOR,
+    TOWER,
+    model_spec,
+    prompt_spec,
+    rules,
+)
 from docai.vlm.families.nested import image_token
 from docai.vlm.images import got_images
 from docai.vlm.spec import ModelSpec
@@ -51,4 +60,6 @@ FAMILY = Family(
     {"transformers": converted, "mlx": partial(converted, channels_last=True)},
     prompt_spec(spaced=True),
     got_images(),
+    no_video=ONE_PICTURE,
+    no_repeat_ngram=NO_REPEAT,
 )

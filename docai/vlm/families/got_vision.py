@@ -27,6 +27,8 @@ _VISION = {
     "window_size": 14, "global_attn_indexes": [2, 5, 8, 11],
 }  # fmt: skip
 IMAGE_TOKEN = 151_859
+NO_REPEAT = 20  # tokens in a row; the published code asks like this, and answers loop without it
+ONE_PICTURE = "it reads one picture at a time"  # why it takes no video
 TOWER, PROJECTOR = "vision_tower.", "multi_modal_projector."
 
 
