@@ -159,6 +159,9 @@ def test_labels_must_be_named(tmp_path: Path) -> None:
         ({"backbone_config": {"model_type": "swin"}}, "backbone 'swin' is not supported"),
         ({"encoder_in_channels": [1, 2, 3]}, "do not fit the backbone's"),
         ({"decoder_activation_function": "mish"}, "activation 'mish' is not supported"),
+        ({"d_model": "wide"}, "describes no network"),
+        ({"decoder_attention_heads": 0}, "describes no network"),
+        ({"decoder_layers": 10**9}, "decoder_layers = 1000000000; expected a few dozen"),
     ],
 )
 def test_configs_that_are_not_supported(tmp_path: Path, change: Mapping[str, Any], said: str) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from docai.checkpoint.checkpoint import Checkpoint
 from docai.errors import CheckpointError
+
+_MOST_LAYERS = 10_000
 
 
 class Config:
@@ -44,3 +48,27 @@ class Config:
     def with_defaults(self, defaults: Mapping[str, Any]) -> Config:
         """The same object over other defaults."""
         return Config(self._values, defaults, self._where)
+
+
+@contextlib.contextmanager
+def sensible(checkpoint: Checkpoint) -> Iterator[None]:
+    """What fails within is said to be the config's fault: its values come from strangers, and can be anything."""
+    try:
+        yield
+    except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, MemoryError, RuntimeError) as error:
+        raise CheckpointError(
+            f"{checkpoint.name}: its config.json describes no network ({type(error).__name__}: {error})"
+        ) from error
+
+
+def check_depth(checkpoint: Checkpoint) -> None:
+    """Raise CheckpointError for so many layers that their description alone could fill the memory."""
+    _check_depth(checkpoint, checkpoint.config)
+
+
+def _check_depth(checkpoint: Checkpoint, values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            _check_depth(checkpoint, value)
+        elif isinstance(value, int | float) and ("layers" in name or "depth" in name) and value > _MOST_LAYERS:
+            raise CheckpointError(f"{checkpoint.name}: config.json says {name} = {value}; expected a few dozen")

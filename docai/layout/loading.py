@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from docai.checkpoint.backend import require_mlx
 from docai.checkpoint.checkpoint import Checkpoint
-from docai.checkpoint.config import Config
+from docai.checkpoint.config import Config, check_depth, sensible
 from docai.checkpoint.load import load_into
 from docai.layout.families import LayoutFamily, family_of
 
@@ -25,8 +25,10 @@ def resolve(checkpoint: Checkpoint) -> tuple[LayoutFamily, DetectorSpec, Network
     from docai.layout.network import Network
 
     family = family_of(checkpoint.config)
-    spec = family.spec(Config(checkpoint.config))
-    return family, spec, Network(spec)
+    with sensible(checkpoint):
+        check_depth(checkpoint)
+        spec = family.spec(Config(checkpoint.config))
+        return family, spec, Network(spec)
 
 
 def load_network(

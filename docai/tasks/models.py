@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from docai.checkpoint.backend import cache_folder, device_name, free_memory, require_mlx
 from docai.checkpoint.checkpoint import Checkpoint, read_checkpoint
+from docai.checkpoint.config import sensible
 from docai.checkpoint.convert import MANIFEST
 from docai.checkpoint.files import read_json
 from docai.checkpoint.hub import hash_name, hash_of, open_checkpoint
@@ -166,7 +167,7 @@ class Resolved:
         require_mlx()
         if checkpoint.config.get("model_type") in DETECTORS:
             return cls(*_detector(checkpoint))
-        from docai.vlm.loading import build_network, resolve, sensible
+        from docai.vlm.loading import build_network, resolve
 
         family, spec = resolve(checkpoint)
         with sensible(checkpoint):

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from docai.checkpoint.backend import on_gpu
 from docai.checkpoint.checkpoint import Checkpoint, read_checkpoint
+from docai.checkpoint.config import Config, check_depth, sensible
 from docai.checkpoint.load import has_part, load_into
 from docai.errors import CheckpointError
 from docai.nn.quantized import suit_cpu
-from docai.vlm.config import Config
 from docai.vlm.encdec import EncDecNetwork, EncDecSpec
 from docai.vlm.families import Family, family_of
 from docai.vlm.network import Network
 from docai.vlm.spec import ModelSpec
 
-_MOST_LAYERS = 10_000
 _LOG = logging.getLogger(__name__)
 
 AnySpec: TypeAlias = ModelSpec | EncDecSpec
@@ -33,7 +31,7 @@ def resolve(checkpoint: Checkpoint) -> tuple[Family, AnySpec]:
     names the tower. Raises CheckpointError.
     """
     with sensible(checkpoint):
-        _check_depth(checkpoint, checkpoint.config)
+        check_depth(checkpoint)
         return _resolved(checkpoint)
 
 
@@ -47,26 +45,6 @@ def _resolved(checkpoint: Checkpoint) -> tuple[Family, AnySpec]:
             f"{checkpoint.name}: expected the weights of a vision tower, as its config describes one; found none"
         )
     return family, family.spec(Config({**checkpoint.config, "vision_config": None}))
-
-
-@contextlib.contextmanager
-def sensible(checkpoint: Checkpoint) -> Iterator[None]:
-    """What fails within is said to be the config's fault: its values come from strangers, and can be anything."""
-    try:
-        yield
-    except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, MemoryError) as error:
-        raise CheckpointError(
-            f"{checkpoint.name}: its config.json describes no network ({type(error).__name__}: {error})"
-        ) from error
-
-
-def _check_depth(checkpoint: Checkpoint, values: Mapping[str, Any]) -> None:
-    """Raise CheckpointError for so many layers that their description alone could fill the memory."""
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            _check_depth(checkpoint, value)
-        elif isinstance(value, int | float) and ("layers" in name or "depth" in name) and value > _MOST_LAYERS:
-            raise CheckpointError(f"{checkpoint.name}: config.json says {name} = {value}; expected a few dozen")
 
 
 def build_network(spec: AnySpec) -> AnyNetwork:
