@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +65,13 @@ def test_single_thresholds_count_before_the_general_one() -> None:
     assert set(low.classes[low.scores < 0.9]) == {2}
     assert 2 in low.classes
     assert 2 not in decoded(outputs, Thresholds(0.5, {2: 0.99})).classes
+
+
+def test_what_is_no_number_is_no_region() -> None:
+    outputs = RAW[0].outputs(masks=False)
+    boxes, logits = outputs.boxes.copy(), outputs.logits.copy()
+    boxes[:20, 0], logits[20:30] = np.nan, np.nan
+    assert set(decoded(replace(outputs, boxes=boxes, logits=logits), Thresholds(0.0)).queries) <= set(range(30, 40))
 
 
 def test_votes_count_all_queries() -> None:

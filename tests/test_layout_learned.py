@@ -202,3 +202,20 @@ def test_detectors_are_shown_converted_and_verified(name: str, tmp_path: Path) -
     assert one == other
     convert_model(str(folder), ConvertOptions(output=str(tmp_path / "small"), bits=8, group_size=32, vision=True))
     assert len(get_detector(str(tmp_path / "small"), ALL).detect_all([Sheet(_page())])[0]) == 10
+
+
+def test_labels_of_known_detectors_are_all_known() -> None:
+    paddle = (
+        "abstract algorithm aside_text chart content display_formula doc_title figure_title footer footer_image "
+        "footnote formula_number header header_image image inline_formula number paragraph_title reference "
+        "reference_content seal table text vertical_text vision_footnote formula"
+    )
+    heron = (
+        "Caption,Footnote,Formula,List-item,Page-footer,Page-header,Picture,Section-header,Table,Text,Title,"
+        "Document Index,Code,Checkbox-Selected,Checkbox-Unselected,Form,Key-Value Region"
+    )
+    others = "title,plain text,abandon,figure,figure_caption,table_caption,table_footnote,isolate_formula,list"
+    names = [*paddle.split(), *heron.split(","), *heron.lower().replace(" ", "_").split(","), *others.split(",")]
+    assert [name for name in names if label_named(name) is None] == []
+    assert label_named("header_image") is Label.PAGE_HEADER
+    assert label_named("Section-header") is label_named("paragraph_title") is Label.HEADING

@@ -55,11 +55,15 @@ class Finds:
 
 
 def decoded(outputs: Outputs, thresholds: Thresholds) -> Finds:
-    """The likeliest pairs of query and class, as many as there are queries, that pass: one query may come twice."""
+    """The likeliest pairs of query and class, as many as there are queries, that pass: one query may come twice.
+
+    What is no number, as half precision may give, passes never.
+    """
     count, classes = outputs.logits.shape
     scores = sigmoid(outputs.logits).reshape(-1)
     best = np.argsort(-scores, kind="stable")[:count]
-    best = best[thresholds.passed(scores[best], best % classes)]
+    finite = np.isfinite(outputs.boxes[best // classes]).all(-1)
+    best = best[finite & thresholds.passed(scores[best], best % classes)]
     ranks = None
     if outputs.order is not None:
         places = reading_ranks(outputs.order)[best // classes]
