@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from docai.errors import InputError
@@ -51,7 +52,8 @@ class OneByOne:
     together = 1
 
     def __init__(self, model: Model, options: GenerationOptions) -> None:
-        self.name, self.family = model.name, model.family.name
+        folder = Path(model.name)
+        self.name, self.family = folder.name if folder.is_dir() else model.name, model.family.name
         self._model, self._options = model, options
 
     def ask(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:

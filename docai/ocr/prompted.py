@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Guard = Literal["fallback", "mark", "off"]
 _MARKED = ("table", "formula")  # categories whose answers are markup
-_PARTS = 3  # times that a region is cut in two when its answer does not end
+_PARTS = 2  # times that a region is cut in two when its answer does not end
 _LEAST_PART = 48  # pixels of a part's height
 
 

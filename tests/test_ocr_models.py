@@ -1,0 +1,188 @@
+"""`docai ocr` with a model, from the command line to the outputs. The models are random: what they say is noise, so
+the tests look at what was asked about, where, and what stands in for answers that cannot be right."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("mlx.core")
+
+import docai
+from docai.cli.app import main
+from docai.errors import ExitCode, UsageError
+from docai.ocr.asking import Question
+from docai.ocr.routes import CATEGORIES
+from docai.tasks.ocr import pages_reader
+from docai.tasks.options import OcrOptions
+from docai.tasks.prompted import PromptedPages
+from docai.types import Status
+from tests.tiny_checkpoint import tiny_falcon, tiny_llama, tiny_qwen2_vl
+
+SAMPLES = Path(__file__).parents[1] / "samples"
+ARTICLE = SAMPLES / "article.pdf"
+QUICK = ["--max-tokens", "6"]
+
+
+def run(*words: object) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    return int(ended.value.code or 0)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    tiny_falcon(folder / "falcon")
+    tiny_qwen2_vl(folder / "qwen")
+    tiny_llama(folder / "llama")
+    return folder
+
+
+@pytest.fixture
+def piped(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs a command line with bytes on standard input: (exit code, standard output, standard error)."""
+
+    class Stdin:
+        def __init__(self, data: bytes) -> None:
+            self.buffer = io.BytesIO(data)
+
+        def isatty(self) -> bool:
+            return False
+
+    def pipe(*words: object, data: bytes = b"") -> tuple[int, bytes, str]:
+        monkeypatch.setattr("sys.stdin", Stdin(data))
+        code = run(*words)
+        out = capsysbinary.readouterr()
+        return code, out.out, out.err.decode()
+
+    return pipe
+
+
+def test_detect_pipe_ocr(piped: Any, models: Path, tmp_path: Path) -> None:
+    """What detectors find on a page of the samples is asked about region by region, and has its box in the output."""
+    code, detected, _ = piped("detect", ARTICLE, "--pages", "1")
+    assert code == ExitCode.OK
+    regions = json.loads(detected)["detections"]
+    model = models / "falcon"
+    code, out, _ = piped("ocr", "--layout", "-", "-m", model, "-f", "json", *QUICK, "--guard", "mark", data=detected)
+    assert code == ExitCode.OK
+    (page,) = json.loads(out)["pages"]
+    assert page["unit"] == "pt"
+    boxes = [tuple(region["box"].values()) for region in regions]
+    blocks = [block for top in page["blocks"] for block in (top, *top.get("children", ()))]
+    assert {tuple(block["box"].values()) for block in blocks} <= set(boxes)
+    places = [boxes.index(tuple(block["box"].values())) for block in page["blocks"]]
+    assert places == sorted(places)  # in the order of the detections
+    assert {block["source"] for block in blocks} == {"vlm:falcon", "layout"}
+    assert {block["verdict"] for block in blocks if block["source"] != "layout"} <= {"cut", "empty", "sparse", "loop"}
+    assert page["outcome"]["status"] == "degraded"
+    code, markdown, errors = piped("ocr", ARTICLE, "--layout", "-", "-m", model, *QUICK, data=detected)
+    assert code == ExitCode.OK
+    assert b"# Tide Logs Kept by Hand" in markdown  # noise is cut off; the text layer stands in
+    assert "limit of tokens" in errors
+
+
+def test_the_questions_of_a_page(models: Path) -> None:
+    """Every region by its category, in the manner of the model; pictures are not asked about."""
+    options = OcrOptions(pages="1", model=str(models / "falcon"), layout="embedded", max_tokens=2)
+    asked: list[Question] = []
+    reader = pages_reader(options)
+    assert isinstance(reader, PromptedPages)
+    asker, ask = reader.reader.asker, reader.reader.asker.ask
+    asker.ask = lambda questions: (asked.extend(questions), ask(questions))[1]  # type: ignore[method-assign]
+    try:
+        document = docai.ocr(ARTICLE, pages="1", model=str(models / "falcon"), layout="embedded", max_tokens=2)
+    finally:
+        asker.ask = ask  # type: ignore[method-assign]
+    assert (
+        {"title", "section-header", "text", "table", "formula", "caption"}
+        <= {q.prompt for q in asked}
+        <= set(CATEGORIES)
+    )
+    assert len(asked) >= 20
+    assert all(min(q.pixels.shape[:2]) >= 16 for q in asked)
+    assert document.outcome.status is Status.FALLBACK
+
+
+@pytest.mark.parametrize("name", ["falcon", "qwen"])
+def test_a_whole_page(name: str, models: Path) -> None:
+    document = docai.ocr(SAMPLES / "receipt.jpg", model=str(models / name), max_tokens=4, guard="off")
+    (page,) = document.pages
+    assert {block.box for block in page.blocks} <= {page.page.box}
+    assert {block.source for block in page.blocks} <= {f"vlm:{name}"}
+    assert document.engine == str(models / name)
+    assert page.outcome.status is Status.OK
+
+
+def test_what_cannot_be_right_is_read_by_the_embedded_engine(models: Path) -> None:
+    document = docai.ocr(SAMPLES / "receipt.jpg", model=str(models / "falcon"), max_tokens=4)
+    (page,) = document.pages
+    assert page.outcome.status is Status.FALLBACK
+    assert {block.source for block in page.blocks} == {"ocr:embedded"}
+    assert "TOTAL" in " ".join(block.text for block in page.blocks)
+
+
+def test_several_pages_and_some_of_them(models: Path) -> None:
+    document = docai.ocr(ARTICLE, model=str(models / "falcon"), max_tokens=2, guard="off", pages="2,1")
+    assert [page.page.index for page in document.pages] == [0, 1]
+    ids = [block.id for block in document.blocks]
+    assert len(ids) == len(set(ids))
+
+
+def test_no_pixels_no_model(models: Path) -> None:
+    document = docai.ocr(ARTICLE, model=str(models / "none"), ocr="never", pages="1")
+    assert {block.source for block in document.blocks} <= {"text-layer", "layout"}
+
+
+def test_a_folder(models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in").mkdir()
+    for name in ("receipt.jpg", "invoice.pdf"):
+        (tmp_path / "in" / name).write_bytes((SAMPLES / name).read_bytes())
+    words = ["ocr", tmp_path / "in", "-o", tmp_path / "out", "-m", models / "falcon", "-f", "json", *QUICK]
+    assert run(*words) == ExitCode.OK
+    found = {path.name: json.loads(path.read_text()) for path in (tmp_path / "out").glob("*.json")}
+    assert len(found) == 2
+    assert {page["outcome"]["status"] for document in found.values() for page in document["pages"]} == {"fallback"}
+    assert run(*words, "--jobs", "2") == ExitCode.USAGE
+    assert "load the model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"task": "tabel"}, "task: .*falcon knows plain, text, table, .*; got 'tabel'"),
+        ({"prompt": "x" * 2000}, "prompt: expected at most 1024 bytes; got 2000"),
+        ({"prompt": "a\x1b[0mb"}, "prompt: expected text without control characters"),
+        ({"prompt": "  "}, "prompt: expected text"),
+    ],
+)
+def test_bad_words(models: Path, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        docai.ocr(SAMPLES / "receipt.jpg", model=str(models / "falcon"), **options)
+
+
+def test_models_that_do_not_see(models: Path) -> None:
+    with pytest.raises(UsageError, match="llama reads text only; expected one that takes images"):
+        docai.ocr(SAMPLES / "receipt.jpg", model=str(models / "llama"))
+
+
+def test_bad_models_and_layouts(piped: Any, models: Path) -> None:
+    receipt = SAMPLES / "receipt.jpg"
+    code, _, said = piped("ocr", receipt, "-m", models / "none")
+    assert (code, "none" in said) == (ExitCode.DEPENDENCY, True)
+    code, _, said = piped("ocr", receipt, "-m", models / "falcon", "--layout", models / "none.json")
+    assert (code, "none.json" in said) == (ExitCode.INPUT, True)
+
+
+def test_words_of_ones_own(models: Path) -> None:
+    reader = pages_reader(OcrOptions(model=str(models / "falcon"), prompt="Read the stamps."))
+    assert isinstance(reader, PromptedPages)
+    assert reader.reader.words("table") == "Read the stamps."
+    reader = pages_reader(OcrOptions(model=str(models / "falcon"), task="Table"))
+    assert isinstance(reader, PromptedPages)
+    assert reader.reader.words("text") == reader.reader.words("plain") == "table"
