@@ -17,7 +17,8 @@ from docai.tasks.load import load
 from docai.vlm.controls import CHOICES, DEFAULT
 from docai.vlm.encdec_model import EncDecModel, completed
 from docai.vlm.markers import ADDED_TOKENS, MARKERS, marked
-from docai.vlm.model import Model
+from docai.vlm.model import Model, as_messages
+from docai.vlm.request import GenerationOptions
 from docai.vlm.tokenizer import Tokenizer
 from tests.test_cli import run
 from tests.tiny_checkpoint import tiny_llama
@@ -289,3 +290,35 @@ def test_what_is_shown_of_a_model(florence: Model, capsysbinary: pytest.CaptureF
     said = json.loads(capsysbinary.readouterr().out)
     assert (said["family"], said["sees"], said["dialect"]) == ("florence2", True, "docai")
     assert said["memory"]["cache_per_1000_tokens"] == 2 * 3 * 32 * 1000 * 4
+
+
+# --- several at once
+
+
+@pytest.mark.parametrize("beams", [1, 2])
+def test_pictures_in_step_give_what_each_gives_alone(florence: Model, nemotron: Model, beams: int) -> None:
+    pictures = [np.roll(PICTURE, 17 * number, axis=0) for number in range(4)]
+    for model, prompt in ((florence, "<DETAILED_CAPTION>"), (nemotron, DEFAULT)):
+        assert isinstance(model, EncDecModel)
+        options = GenerationOptions(max_tokens=25, beams=beams, logprobs=1, no_repeat_ngram=3)
+        together = model.answer_all(prompt, pictures, options)
+        for picture, answer in zip(pictures, together, strict=True):
+            alone = model.generate(prompt, [picture], max_tokens=25, beams=beams, logprobs=1, no_repeat_ngram=3)
+            assert (answer.text, answer.tokens, answer.finish_reason) == (alone.text, alone.tokens, alone.finish_reason)
+            assert answer.usage.generated == len(answer.tokens)
+        assert model.answer_all(prompt, [], options) == []
+
+
+def test_answers_in_step_end_each_by_itself(florence: Model, nemotron: Model) -> None:
+    """The end is made likelier, so that answers are of different lengths."""
+    shapes = [(30 + 9 * number, 50 + 5 * number, 3) for number in range(6)]
+    pictures = [np.random.RandomState(n).randint(0, 256, shape).astype(np.uint8) for n, shape in enumerate(shapes)]
+    for model, prompt, likelier in ((florence, "<OD>", 2.5), (nemotron, DEFAULT, 2.0)):
+        assert isinstance(model, EncDecModel)
+        (stop,) = model.tokenizer.stops
+        bias = {stop: likelier}
+        options = GenerationOptions(max_tokens=30, logit_bias=bias, loop_guard=False, frequency_penalty=0.5)
+        together = model.answer_all(prompt, pictures, options)
+        alone = [model.answer(as_messages(prompt, 1), [picture], options).whole() for picture in pictures]
+        assert [answer.tokens for answer in together] == [answer.tokens for answer in alone]
+        assert len({len(answer.tokens) for answer in together}) > 3

@@ -32,7 +32,10 @@ class CrossSpec:
 
 
 class Memory(NamedTuple):
-    """What a decoder's layer looks up: keys and values (1, heads, S, d) of an input, made once for a request."""
+    """What a decoder's layer looks up: keys and values (1, heads, S, d) of an input, made once for a request.
+
+    (B, heads, S, d) are those of several requests whose answers are written in step.
+    """
 
     keys: mx.array
     values: mx.array
@@ -70,9 +73,9 @@ class CrossAttention(nn.Module):
         return Memory(mx.contiguous(keys), mx.contiguous(values))
 
     def __call__(self, x: mx.array, memory: Memory) -> mx.array:
-        """x (B, L, D) -> (B, L, D). No query sees another, so those of all answers are one long row of them."""
-        q = self.q(x).reshape(1, -1, self._heads, x.shape[-1] // self._heads).transpose(0, 2, 1, 3)
-        out = attend_all(q, memory.keys, memory.values, self._scale)  # (1, heads, B * L, d)
+        """x (B, L, D) -> (B, L, D). No query sees another: those of several answers to one request are one long row."""
+        q = self.q(x).reshape(len(memory.keys), -1, self._heads, x.shape[-1] // self._heads).transpose(0, 2, 1, 3)
+        out = attend_all(q, memory.keys, memory.values, self._scale)  # (1, heads, B * L, d), or (B, heads, L, d)
         return self.o(out.transpose(0, 2, 1, 3).reshape(x.shape))
 
 

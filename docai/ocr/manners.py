@@ -29,12 +29,14 @@ class Manner:
         """What can be asked for everywhere, in place of what suits each region."""
         return () if self.markers else (PLAIN, *self.regions)
 
+    def asked(self, category: str, task: str | None = None) -> str:
+        """The words for a category, or for the task that is asked for instead of it."""
+        return task if task and self.markers else self.prompt(task or category)
+
     def prompt(self, category: str) -> str:
-        """The words for a category; of a marker it is itself."""
+        """The words for a category."""
         if category == PLAIN:
             return self.page
-        if self.markers and category not in CATEGORIES:
-            return category
         return self.regions.get(category) or self.regions.get("text") or self.page
 
 
@@ -48,12 +50,19 @@ ANY = Manner(
         "formula": f"Write the formula in this image as LaTeX. {_ONLY}",
     },
 )
+_FORMATTED = "OCR with format:"  # as LaTeX and markdown
+_GOT = Manner(
+    _FORMATTED,
+    {"text": "OCR:", "table": _FORMATTED, "formula": _FORMATTED},
+    markers=True,  # box, colour, format
+)
 MANNERS: dict[str, Manner] = {
     "falcon_ocr": Manner(PLAIN, {category: category for category in CATEGORIES}),
     "florence2": Manner("<OCR_WITH_REGION>", {"text": "<OCR>"}, parser="florence", max_tokens=1024, markers=True),
-    "nemotron_parse": Manner(
-        DEFAULT, parser="nemotron", dpi=175, max_tokens=9000, markers=True
-    ),  # A4 is 2046 pixels high then
+    "got": _GOT,
+    "got_ocr2": _GOT,
+    # A4 is 2046 pixels high at 175 dpi
+    "nemotron_parse": Manner(DEFAULT, parser="nemotron", dpi=175, max_tokens=9000, markers=True),
 }
 
 

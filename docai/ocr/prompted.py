@@ -80,7 +80,7 @@ class PromptedReader:
 
     def words(self, category: str) -> str:
         """What is asked about a category."""
-        return self.prompt or self.manner.prompt(self.category or category)
+        return self.prompt or self.manner.asked(category, self.category)
 
     def _ask(self, parts: Sequence[_Part]) -> None:
         """Have all parts answered; those whose answers do not end are asked again in smaller ones."""

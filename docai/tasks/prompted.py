@@ -77,7 +77,7 @@ def page_prompt(options: OcrOptions, manner: Manner) -> str:
     """What is asked about a whole page."""
     from docai.ocr.routes import PLAIN
 
-    return options.prompt or manner.prompt(_task(options, manner) or PLAIN)
+    return options.prompt or manner.asked(PLAIN, _task(options, manner))
 
 
 def _task(options: OcrOptions, manner: Manner) -> str | None:
@@ -122,6 +122,7 @@ class PromptedPages:
                 leaves.append(self._leaf(source, index, layout))
             except DocaiError as error:
                 results[index] = failed(source, index, error)
+        leaves = self._with_regions(leaves)
         for result in self._read(source, leaves):
             results[result.page.index] = result
         seconds = round((time.perf_counter() - started) / max(1, len(indices)), 3)
@@ -134,6 +135,8 @@ class PromptedPages:
 
         try:
             return [_whole(source, result, leaf) for result, leaf in zip(self.reader.read(leaves), leaves, strict=True)]
+        except UsageError:  # it is about the request, not about a page
+            raise
         except DocaiError as error:
             if len(leaves) > 1:
                 return [result for leaf in leaves for result in self._read(source, [leaf])]
@@ -149,16 +152,24 @@ class PromptedPages:
             given = given.fitted_to(page.turned(given.rotation, given.skew))
             read = self._layer(page, content, (given.rotation, given.skew))
             return Leaf(read.page, given.regions, read.lines, read.content, _recognised(given.lines))
-        if self.detector is None:
+        if self.detector is None or not self.detector.reads:
             read = self._layer(page, content, (0, 0.0))
             return Leaf(read.page, None, read.lines, read.content)
-        if not self.detector.reads:
-            read = self._layer(page, content, (0, 0.0))
-            return Leaf(read.page, self.detector.detect(read.page, (), read.content), read.lines, read.content)
         seen = self._seen(page, content)
         regions, recognised = self.detector.detect(seen.page, seen.lines, seen.content), _recognised(seen.lines)
         trusted = [line for line in seen.lines if line not in recognised]
         return Leaf(seen.page, regions, trusted, seen.content, recognised)
+
+    def _with_regions(self, leaves: Sequence[Leaf]) -> list[Leaf]:
+        """Pages with their regions: a detector that looks at pixels looks at several pages at once."""
+        from docai.layout.detector import Sheet
+
+        if self.detector is None or self.detector.reads:
+            return list(leaves)
+        bare = [leaf for leaf in leaves if leaf.regions is None]
+        found = self.detector.detect_all([Sheet(leaf.page, (), leaf.content) for leaf in bare])
+        regions = {leaf.page.index: each for leaf, each in zip(bare, found, strict=True)}
+        return [replace(leaf, regions=regions.get(leaf.page.index, leaf.regions)) for leaf in leaves]
 
     def _layer(self, page: Page, content: PageContent, turn: tuple[int, float]) -> Reading:
         """The text layer, as far as it can be trusted, on the page as it is turned."""

@@ -264,7 +264,8 @@ def model_of(
         clips = None if family.videos is None else family.videos(video_config(checkpoint), checkpoint.config)
     tokenizer = Tokenizer.from_checkpoint(checkpoint).stopping_at(family.prompt.stops)
     if not isinstance(network, Network):
-        from docai.vlm.encdec_model import EncDecModel, Habits
+        from docai.vlm.encdec_generate import Habits
+        from docai.vlm.encdec_model import EncDecModel
 
         return EncDecModel(
             checkpoint.name, network, family, tokenizer, processor, Habits.of(checkpoint), feature_cache=feature_cache
