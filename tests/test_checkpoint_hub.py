@@ -186,7 +186,7 @@ class TestChoice:
 
     def test_short_names_and_later_families(self) -> None:
         assert all("/" in recipe.repo for recipe in RECIPES.values())
-        assert later_family("got_ocr2") == "GOT-OCR 2.0"
+        assert later_family("molmo2") == "Molmo 2"
         assert later_family("llama") is None
         kinds = [kind for types in LATER.values() for kind in types]
         assert len(kinds) == len(set(kinds))

@@ -297,13 +297,13 @@ class TestListAndPull:
         text = capsysbinary.readouterr().out.decode()
         assert "(empty)" in text
         assert "Not yet: " in text
-        assert "GOT-OCR 2.0 (GOT, got_ocr2)" in text
+        assert "Molmo 2 (molmo2, molmo_point)" in text
 
     def test_what_was_pulled_is_listed_and_verified(
         self, cache: Hub, dense: Path, capsysbinary: pytest.CaptureFixture[bytes]
     ) -> None:
         cache.repos["org/tiny"] = {path.name: path.read_bytes() for path in dense.iterdir()}
-        config = json.dumps({**CONFIG, "model_type": "got_ocr2"}).encode()
+        config = json.dumps({**CONFIG, "model_type": "molmo2"}).encode()
         cache.repos["org/later"] = {**cache.repos["org/tiny"], "config.json": config}
         for name in ("org/tiny", "org/later"):
             assert run("models", "pull", name, "-q") == ExitCode.OK
@@ -311,7 +311,7 @@ class TestListAndPull:
         later, tiny = list_models()["models"]
         assert (tiny["repo"], tiny["model_type"], tiny["status"]) == ("org/tiny", "llama", "ready")
         assert tiny["bytes"] > 100_000
-        assert later["status"] == "not yet supported (GOT-OCR 2.0)"
+        assert later["status"] == "not yet supported (Molmo 2)"
         files = verify_model("org/tiny", SourceOptions(offline=True))["files"]
         assert {one["name"]: one["status"] for one in files} == dict.fromkeys(
             ("config.json", "model.safetensors", "tokenizer.json"), "ok"
@@ -349,8 +349,8 @@ def test_unknown_types_name_what_is_supported(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"near it: .*qwen2_5_vl.*supported: ") as raised:
         show_model(str(folder), LoadOptions())
     assert raised.value.exit_code == 3
-    save(tmp_path, llama(), {**CONFIG, "model_type": "got_ocr2"})
-    with pytest.raises(CheckpointError, match=r"'got_ocr2' \(GOT-OCR 2\.0\) is not supported yet; supported: "):
+    save(tmp_path, llama(), {**CONFIG, "model_type": "molmo2"})
+    with pytest.raises(CheckpointError, match=r"'molmo2' \(Molmo 2\) is not supported yet; supported: "):
         show_model(str(folder), LoadOptions())
 
 
