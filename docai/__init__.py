@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from docai.tasks.load import load
     from docai.tasks.ocr import ocr
     from docai.tasks.parse import parse
+    from docai.tasks.video import video
     from docai.types import Block, Box, Document, Page, Region, Table
 
 # Public name -> module; loaded when first used, so that `import docai` costs nothing.
@@ -33,6 +34,7 @@ _LAZY = {
     "caption": "docai.tasks.caption",
     "ground": "docai.tasks.ground",
     "parse": "docai.tasks.parse",
+    "video": "docai.tasks.video",
     "load": "docai.tasks.load",
     "DocaiError": "docai.errors",
     "Block": "docai.types",

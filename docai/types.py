@@ -410,6 +410,9 @@ class Document:
         return PageOutcome(worst.status, reasons, worst.exit_code)
 
 
+VIDEO_FPS, VIDEO_FRAMES = 2.0, 16  # how often a second a video is looked at; how many frames a model sees of it
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a document may cost. None means no limit."""
@@ -420,4 +423,4 @@ class Limits:
     page_seconds: float = 120.0  # for opening a file or rendering or reading one page in the library that decodes it
     max_video_seconds: float = 4 * 3600.0
     max_decoded_frames: int = 1_000_000  # of one video
-    video_fps: float = 2.0  # how often a second a video is looked at
+    video_fps: float = VIDEO_FPS

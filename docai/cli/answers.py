@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from docai.checkpoint.backend import in_bytes
 from docai.cli.output import is_terminal, put
 from docai.cli.progress import Reporter
+from docai.tasks.chat import remarks
 from docai.tasks.load import load_chosen
 from docai.tasks.options import ModelOptions
-from docai.vlm.request import Piece
+from docai.vlm.request import Generation, GenerationOptions, Piece
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,6 +40,19 @@ def loaded(options: ModelOptions, reporter: Reporter) -> Model:
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("loading", total=None)
         return load_chosen(options, lambda done, total: progress.update(task, completed=done, total=total))
+
+
+def tell_answer(answer: Generation, options: GenerationOptions, reporter: Reporter) -> None:
+    """How an answer ended, where that is worth telling, and with -v how long it took."""
+    for remark in remarks(answer, options):
+        reporter.warn(remark)
+    if reporter.verbose:
+        usage = answer.usage
+        reporter.warn(
+            f"{usage.prompt} tokens read ({usage.images} of images, {usage.reused} known before) at "
+            f"{answer.prefill_rate:.0f}/s, the first word after {answer.timings.first_token_s:.2f} s, "
+            f"{usage.generated} tokens written at {answer.decode_rate:.1f}/s"
+        )
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from docai.errors import DocaiError, ExitCode
 from docai.tasks.options import (
     CaptionOptions,
     ChatOptions,
+    ClipOptions,
     DetectOptions,
     DetectOutputOptions,
     GroundModelOptions,
@@ -29,6 +30,7 @@ from docai.tasks.options import (
     ParseOptions,
     ParseOutputOptions,
     PictureOptions,
+    VideoOptions,
 )
 from docai.version import __version__
 from docai.vlm.request import GenerationOptions
@@ -111,10 +113,11 @@ def detect(
 
 
 @app.command(epilog=SETTINGS)
-@takes(ChatOptions, PictureOptions, ModelOptions, GenerationOptions)
+@takes(ChatOptions, PictureOptions, ClipOptions, ModelOptions, GenerationOptions)
 def chat(
     options: ChatOptions,
     pictures: PictureOptions,
+    clips: ClipOptions,
     model: ModelOptions,
     generation: GenerationOptions,
     inputs: Inputs = None,
@@ -122,11 +125,33 @@ def chat(
     verbose: Verbose = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Ask a model about images and documents."""
+    """Ask a model about images, documents and videos."""
     from docai.cli.chat import run_chat
 
     words = inputs or []
-    leave(run_chat(words, options, pictures, model, generation, as_json=as_json, quiet=quiet, verbose=verbose))
+    leave(run_chat(words, options, pictures, clips, model, generation, as_json=as_json, quiet=quiet, verbose=verbose))
+
+
+@app.command(epilog=SETTINGS)
+@takes(VideoOptions, ClipOptions, ModelOptions, GenerationOptions)
+def video(
+    options: VideoOptions,
+    clips: ClipOptions,
+    model: ModelOptions,
+    generation: GenerationOptions,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Argument(help="Videos, and images beside them; then the question.", show_default=False),
+    ] = None,
+    as_json: AsJson = False,
+    verbose: Verbose = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Ask a model about videos."""
+    from docai.cli.video import run_video
+
+    words = inputs or []
+    leave(run_video(words, options, clips, model, generation, as_json=as_json, quiet=quiet, verbose=verbose))
 
 
 @app.command(epilog=SETTINGS)

@@ -9,18 +9,18 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from docai.cli.answers import loaded, view
+from docai.cli.answers import loaded, tell_answer, view
 from docai.cli.output import put
 from docai.cli.progress import Reporter
 from docai.errors import DocaiError, ExitCode, LimitExceeded, UsageError
 from docai.render.inputs import expand
-from docai.tasks.chat import Chat, answer_json, remarks
-from docai.tasks.options import ChatOptions, ModelOptions, PictureOptions
-from docai.tasks.pictures import pictures_from
+from docai.tasks.chat import Chat, answer_json
+from docai.tasks.options import ChatOptions, ClipOptions, ModelOptions, PictureOptions
+from docai.tasks.pictures import media_from
 from docai.vlm.request import Generation, GenerationOptions
 
 _HELP = """\
-/add FILE   show the model an image, or the pages of a PDF, with the next question
+/add FILE   show the model an image, the pages of a PDF or a video with the next question
 /reset      forget the conversation and its images
 /quit       end; so does Ctrl-D. Ctrl-C ends an answer
 """
@@ -30,6 +30,7 @@ def run_chat(
     inputs: Sequence[str],
     chat: ChatOptions,
     pictures: PictureOptions,
+    clips: ClipOptions,
     model: ModelOptions,
     options: GenerationOptions,
     *,
@@ -43,14 +44,21 @@ def run_chat(
     with reporter.heard():
         _ = model.chosen, options.schema()  # what is wrong with them is said before anything is read
         prompt = _prompt(chat, names)
-        shown = pictures_from(expand(names, max_bytes=pictures.max_bytes), pictures, chat.max_images) if names else []
-        talk = Chat(loaded(model, reporter), options, system=chat.system, template=chat.chat_template)
+        files = expand(names, max_bytes=pictures.max_bytes) if names else []
+        shown = media_from(files, pictures, clips, chat.max_images)
+        talk = Chat(
+            loaded(model, reporter),
+            options,
+            system=chat.system,
+            template=chat.chat_template,
+            most_images=chat.max_images,
+        )
         talk.add(shown)
         if prompt is not None:
-            _tell(_answer(talk, prompt, chat, as_json=as_json), options, reporter)
+            tell_answer(_answer(talk, prompt, chat, as_json=as_json), options, reporter)
             return ExitCode.OK
         _let_terminate()
-        return Conversation(talk, chat, pictures, options, reporter, as_json=as_json).run()
+        return Conversation(talk, chat, pictures, clips, options, reporter, as_json=as_json).run()
 
 
 def _prompt(chat: ChatOptions, names: Sequence[str]) -> str | None:
@@ -86,18 +94,6 @@ def _answer(talk: Chat, prompt: str, chat: ChatOptions, *, as_json: bool) -> Gen
         return talk.ask(prompt, show)
 
 
-def _tell(answer: Generation, options: GenerationOptions, reporter: Reporter) -> None:
-    for remark in remarks(answer, options):
-        reporter.warn(remark)
-    if reporter.verbose:
-        usage = answer.usage
-        reporter.warn(
-            f"{usage.prompt} tokens read ({usage.images} of images, {usage.reused} known before) at "
-            f"{answer.prefill_rate:.0f}/s, the first word after {answer.timings.first_token_s:.2f} s, "
-            f"{usage.generated} tokens written at {answer.decode_rate:.1f}/s"
-        )
-
-
 class Conversation:
     """Turns on a terminal. What goes wrong in one is told, and the conversation goes on."""
 
@@ -106,13 +102,14 @@ class Conversation:
         talk: Chat,
         chat: ChatOptions,
         pictures: PictureOptions,
+        clips: ClipOptions,
         options: GenerationOptions,
         reporter: Reporter,
         *,
         as_json: bool = False,
         read: Callable[[str], str] = input,
     ) -> None:
-        self._talk, self._chat, self._pictures, self._options = talk, chat, pictures, options
+        self._talk, self._chat, self._pictures, self._clips, self._options = talk, chat, pictures, clips, options
         self._reporter, self._json, self._read = reporter, as_json, read
         self._commands = {"/add": self._add, "/reset": self._reset, "/help": self._help}
 
@@ -141,7 +138,7 @@ class Conversation:
                 name, _, rest = line.partition(" ")
                 self._commands.get(name, self._unknown)(rest.strip())
             else:
-                _tell(_answer(self._talk, line, self._chat, as_json=self._json), self._options, self._reporter)
+                tell_answer(_answer(self._talk, line, self._chat, as_json=self._json), self._options, self._reporter)
         except DocaiError as error:
             self._reporter.error(str(error))
         except KeyboardInterrupt:
@@ -155,7 +152,7 @@ class Conversation:
             raise LimitExceeded(f"there are {self._talk.pictures} images; /reset, or begin with a higher --max-images")
         quoted = len(name) > 1 and name[0] == name[-1] and name[0] in "'\""
         path = str(Path(name[1:-1] if quoted else name).expanduser())
-        self._talk.add(pictures_from(expand([path]), self._pictures, most))
+        self._talk.add(media_from(expand([path]), self._pictures, self._clips, most))
         self._reporter.warn(self._images())
 
     def _reset(self, _: str) -> None:

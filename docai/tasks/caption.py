@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from docai.errors import DocaiError, InputError
-from docai.tasks.chat import question_of
 from docai.tasks.options import CaptionOptions, PictureOptions
 from docai.tasks.pictures import pictures_in
+from docai.vlm.clips import question_of
 from docai.vlm.request import Generation, GenerationOptions
 
 if TYPE_CHECKING:

@@ -6,38 +6,49 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from docai.vlm.clips import is_clip, question_of
+
 if TYPE_CHECKING:
+    from docai.vlm.clips import Medium
     from docai.vlm.model import Model
-    from docai.vlm.pictures import Picture
     from docai.vlm.request import Generation, GenerationOptions, Piece
 
 
 class Chat:
-    """A conversation. Pictures that are added belong to the next question; the model sees them in all later turns."""
+    """A conversation. Pictures and videos that are added belong to the next question; later turns see them, too.
+
+    More than `most_images` are refused, the frames that a model sees as pictures among them.
+    """
 
     def __init__(
-        self, model: Model, options: GenerationOptions, *, system: str | None = None, template: bool = True
+        self,
+        model: Model,
+        options: GenerationOptions,
+        *,
+        system: str | None = None,
+        template: bool = True,
+        most_images: int | None = None,
     ) -> None:
         self.model = model
-        self._options, self._system, self._template = options, system, template
+        self._options, self._system, self._template, self._most = options, system, template, most_images
         self.reset()
 
     def reset(self) -> None:
-        """Forget all turns and pictures."""
+        """Forget all turns, pictures and videos."""
         self._turns: list[dict[str, Any]] = []
-        self._pictures: list[Picture] = []
-        self._added: list[Picture] = []
+        self._media: list[Medium] = []
+        self._added: list[Medium] = []
         if self._system:
             self._turns.append({"role": "system", "content": self._system})
 
     @property
     def pictures(self) -> int:
-        """The number of pictures so far."""
-        return len(self._pictures) + len(self._added)
+        """The number of pictures and videos so far."""
+        return len(self._media) + len(self._added)
 
-    def add(self, pictures: Iterable[Picture]) -> None:
-        """Pictures for the next question."""
-        self._added += pictures
+    def add(self, media: Iterable[Medium]) -> None:
+        """Pictures and videos for the next question, which stands behind them; pictures come first."""
+        self._added = sorted([*self._added, *media], key=is_clip)
 
     def ask(self, text: str, on_piece: Callable[[Piece], None] = lambda _: None) -> Generation:
         """The answer to a question; `on_piece` hears of it as it comes.
@@ -45,9 +56,15 @@ class Chat:
         An answer that is interrupted stays in the conversation as far as it came, and the KeyboardInterrupt goes on. A
         question that fails leaves the conversation as it was.
         """
-        turn = question_of(len(self._added), text)
-        pictures = [*self._pictures, *self._added]
-        stream = self.model.answer([*self._turns, turn], pictures, self._options, template=self._template)
+        videos = sum(map(is_clip, self._added))
+        turn = question_of(len(self._added) - videos, text, videos)
+        stream = self.model.answer(
+            [*self._turns, turn],
+            [*self._media, *self._added],
+            self._options,
+            template=self._template,
+            most_images=self._most,
+        )
         try:
             for piece in stream:
                 on_piece(piece)
@@ -61,16 +78,8 @@ class Chat:
 
     def _took(self, turn: dict[str, Any], answer: Generation) -> None:
         self._turns += [turn, {"role": "assistant", "content": answer.text}]
-        self._pictures += self._added
+        self._media += self._added
         self._added = []
-
-
-def question_of(pictures: int, text: str) -> dict[str, Any]:
-    """A question as a message, with its pictures before it."""
-    if not pictures:
-        return {"role": "user", "content": text}
-    parts = [*({"type": "image"} for _ in range(pictures)), {"type": "text", "text": text}]
-    return {"role": "user", "content": parts}
 
 
 def answer_json(answer: Generation, model: str) -> dict[str, Any]:

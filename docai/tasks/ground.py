@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from docai.errors import DocaiError, InputError, UsageError
 from docai.geometry import Outline, corners, iou, outlines, union, wkt
-from docai.tasks.chat import question_of
 from docai.tasks.options import GroundOptions, PictureOptions
 from docai.tasks.pictures import pages_in
 from docai.types import Box, Label, Page, Region
+from docai.vlm.clips import question_of
 from docai.vlm.request import Generation, GenerationOptions
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Literal
 from docai.checkpoint.options import LoadOptions, SourceOptions
 from docai.errors import UsageError
 from docai.options import check, like, option
-from docai.types import Limits
+from docai.types import VIDEO_FRAMES, Limits
 
 _LIMITS = Limits()
 ENGINES = ("embedded", "tesseract")
@@ -32,13 +32,29 @@ class InputOptions:
         _LIMITS.max_pixels, "Most pixels of a page: larger images are refused, PDF pages rendered smaller.", least=1
     )
     page_seconds: float = option(_LIMITS.page_seconds, "Longest time that decoding a page may take.", least=0.1)
+    video_fps: float = option(
+        _LIMITS.video_fps,
+        "How many frames a second of a video are looked at.",
+        flags=("--video-fps", "--fps"),
+        least=0.001,
+    )
+    max_video_seconds: float = option(_LIMITS.max_video_seconds, "Longest video, in seconds.", least=0.1)
+    max_decoded_frames: int = option(_LIMITS.max_decoded_frames, "Most frames in a video.", least=1)
 
     def __post_init__(self) -> None:
         check(self)
 
     @property
     def limits(self) -> Limits:
-        return Limits(self.max_bytes, self.max_pages, self.max_pixels, self.page_seconds)
+        return Limits(
+            self.max_bytes,
+            self.max_pages,
+            self.max_pixels,
+            self.page_seconds,
+            self.max_video_seconds,
+            self.max_decoded_frames,
+            self.video_fps,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -253,6 +269,55 @@ class ChatOptions:
     system: str | None = option(None, "What the model is told before the conversation.")
     chat_template: bool = option(True, "Write the prompt as the model was taught to; without it, as it stands.")
     show_thinking: bool = option(False, "Show what the model thinks before it answers.")
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClipOptions:
+    """Videos for a model to look at: which of their frames it sees, and what opening them may cost."""
+
+    video_fps: float = like(InputOptions, "video_fps")
+    video_max_frames: int = option(
+        VIDEO_FRAMES, "Most frames of a video that a model sees.", flags=("--video-max-frames", "--max-frames"), least=2
+    )
+    video_sampling: Literal["even", "scenes"] = option(
+        "even", "Which frames: evenly spread, or one of each scene first.", choices=("even", "scenes")
+    )
+    max_bytes: int = like(InputOptions, "max_bytes")
+    max_pixels: int = like(InputOptions, "max_pixels")
+    page_seconds: float = like(InputOptions, "page_seconds")
+    max_video_seconds: float = like(InputOptions, "max_video_seconds")
+    max_decoded_frames: int = like(InputOptions, "max_decoded_frames")
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(
+            max_bytes=self.max_bytes,
+            max_pixels=self.max_pixels,
+            page_seconds=self.page_seconds,
+            max_video_seconds=self.max_video_seconds,
+            max_decoded_frames=self.max_decoded_frames,
+            video_fps=self.video_fps,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VideoOptions:
+    """`docai video`."""
+
+    prompt: str | None = option(
+        None, "The question, instead of the last argument; - reads standard input.", flags=("--prompt", "-p")
+    )
+    contact_sheet: str | None = option(None, "Write a picture of the frames that the model saw, a PNG.")
+    max_images: int = like(ChatOptions, "max_images")
+    system: str | None = like(ChatOptions, "system")
+    chat_template: bool = like(ChatOptions, "chat_template")
+    show_thinking: bool = like(ChatOptions, "show_thinking")
 
     def __post_init__(self) -> None:
         check(self)

@@ -1,4 +1,4 @@
-"""Files as pictures for a model: images as they are, documents page by page."""
+"""Files as pictures for a model: images as they are, documents page by page, videos as clips or by their pictures."""
 
 from __future__ import annotations
 
@@ -6,29 +6,58 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from docai.errors import LimitExceeded
-from docai.tasks.options import PictureOptions, parse_pages
+from docai.render.inputs import check_kind
+from docai.tasks.options import ClipOptions, PictureOptions, parse_pages
+from docai.vlm.clips import Clip, clip_of
 
 if TYPE_CHECKING:
     from docai.render.document import Source
     from docai.render.inputs import InputFile
     from docai.types import Page
+    from docai.vlm.clips import Medium
     from docai.vlm.pictures import Picture
 
 
-def pictures_from(files: Iterable[InputFile], options: PictureOptions, most: int) -> list[Picture]:
-    """The pictures of all files, in order. Nothing is decoded yet.
+def media_from(files: Iterable[InputFile], pictures: PictureOptions, clips: ClipOptions, most: int) -> list[Medium]:
+    """The pictures and clips of all files, in order. Nothing is decoded yet.
 
-    Raises LimitExceeded for more than `most` of them, and the errors of files that cannot be opened.
+    Raises LimitExceeded for more than `most` pictures, and the errors of files that cannot be opened. What a clip
+    counts is known where it is known which model sees it.
     """
-    pictures: list[Picture] = []
+    media: list[Medium] = []
+    count = 0
     for file in files:
-        pictures += pictures_in(file, options)
-        if len(pictures) > most:
+        if is_movie(file):
+            media.append(clip_in(file, clips))
+            continue
+        found = pictures_in(file, pictures)
+        media += found
+        count += len(found)
+        if count > most:
             raise LimitExceeded(
-                f"{file.name}: {len(pictures)} images are more than the {most} allowed; choose pages with --pages, or "
+                f"{file.name}: {count} images are more than the {most} allowed; choose pages with --pages, or "
                 "raise --max-images"
             )
-    return pictures
+    return media
+
+
+def is_movie(file: InputFile) -> bool:
+    """Whether a file is a video, and no document or picture. Raises InputError."""
+    head, size = file.head_and_size()
+    return size > 0 and check_kind(head, file.name) == "video"
+
+
+def clip_in(file: InputFile, options: ClipOptions) -> Clip:
+    """A video as a clip. Raises InputError, LimitExceeded or DependencyMissing where it cannot be opened."""
+    clip = clip_of(
+        file,
+        fps=options.video_fps,
+        most=options.video_max_frames,
+        sampling=options.video_sampling,
+        limits=options.limits,
+    )
+    _ = clip.video
+    return clip
 
 
 def pages_in(file: InputFile, options: PictureOptions) -> list[tuple[Page, Picture]]:
@@ -53,6 +82,8 @@ def _pictures(source: Source, file: InputFile, options: PictureOptions) -> list[
     from docai.vlm.pictures import pictures_of
 
     key = bytes_key(file.data) if file.data is not None else path_key(str(file.path))
+    if source.kind == "video":  # which pictures it has depends on how often it is looked at
+        key = (*key, options.video_fps)
     return pictures_of(source, _pages(source, options), key, options.dpi)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from docai.errors import LimitExceeded, UsageError
 from docai.preprocess.inputs import Rgb
 from docai.render.sampling import MOST_LOOKED_AT, even, frame_count, scenes
+from docai.types import VIDEO_FPS, VIDEO_FRAMES
 from docai.vlm.features import Key, pixels_key
 from docai.vlm.pictures import Picture, PictureLike, picture_of
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-FPS, MOST_FRAMES = 2.0, 16
 _MOST_HELD = 256 << 20  # bytes of decoded frames kept for a request; others are decoded again when they are needed
 
 Sampling = Literal["even", "scenes"]
@@ -54,8 +54,8 @@ class Clip:
         name: str,
         opened: Callable[[], Video],
         *,
-        fps: float = FPS,
-        most: int = MOST_FRAMES,
+        fps: float = VIDEO_FPS,
+        most: int = VIDEO_FRAMES,
         sampling: Sampling = "even",
     ) -> None:
         self.name, self.fps, self.most, self.sampling = name, fps, most, sampling
@@ -144,8 +144,8 @@ def _given(rgb: Rgb) -> Callable[[], Rgb]:
 def clip_of(
     source: str | Path | bytes | InputFile,
     *,
-    fps: float = FPS,
-    most: int = MOST_FRAMES,
+    fps: float = VIDEO_FPS,
+    most: int = VIDEO_FRAMES,
     sampling: Sampling = "even",
     limits: Limits | None = None,
     name: str | None = None,

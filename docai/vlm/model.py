@@ -17,7 +17,7 @@ from docai.preprocess.clips import ClipProcessor
 from docai.preprocess.inputs import ImageInput, ImageProcessor
 from docai.preprocess.processors import cutting, within
 from docai.vlm.ask import Setting
-from docai.vlm.clips import Clip, Medium, MediumLike, is_clip, medium_of, question_of, settle
+from docai.vlm.clips import Clip, Medium, MediumLike, Sample, is_clip, medium_of, question_of, settle
 from docai.vlm.connector import ImageFeatures
 from docai.vlm.families import Family
 from docai.vlm.features import CacheCounts, FeatureCache, Key
@@ -165,13 +165,17 @@ class Model:
             more = "; --multi-page reads several as the pages of one text" if prompt.pages else ""
             raise UsageError(f"{self.name} reads one image at a time; got {images}{more}")
 
+    def sample(self, clip: Clip) -> Sample:
+        """The frames that this model sees of a clip."""
+        return clip.sample() if self._clips is None else clip.sample(self._clips.least_frames)
+
     def _medium(self, medium: Medium, most: int | None, *, crops: bool) -> RequestImage:
         return self._clip(medium, most) if isinstance(medium, Clip) else self._image(medium, most, crops=crops)
 
     def _clip(self, clip: Clip, most: int | None) -> RequestImage:
         """A clip of a request, by the digest of its frames: what the cache has of it, or what the processor makes."""
         assert self._clips is not None
-        sample = clip.sample(self._clips.least_frames)
+        sample = self.sample(clip)
         processor = self._clips if most is None else self._clips.within(most)
         taken: ImageInput | None = None
         if clip.key(sample) is None:  # decoding it tells what it shows
