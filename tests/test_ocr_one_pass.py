@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+pytest.importorskip("mlx.core")
+
+from docai.errors import LimitExceeded
 from docai.geometry import union
-from docai.ocr.asking import Question
+from docai.ocr.asking import InStep, OneByOne, Question, alike
 from docai.ocr.manners import manner_of
 from docai.ocr.prompted import Leaf, PromptedReader
 from docai.preprocess.centred import Placement
+from docai.tasks.load import load
 from docai.types import Label, Page, Status
 from docai.vlm.controls import DEFAULT
-from docai.vlm.request import FinishReason, Generation
+from docai.vlm.encdec_model import EncDecModel
+from docai.vlm.request import FinishReason, Generation, GenerationOptions
+from tests.tiny_encdec import tiny_florence2
 
 HEIGHT, WIDTH = 800, 600
 
@@ -96,3 +103,29 @@ def test_a_task_of_ones_own() -> None:
     (result,) = reader(fake, prompt="<MORE_DETAILED_CAPTION>").read([Leaf(page())])
     assert fake.asked[0].prompt == "<MORE_DETAILED_CAPTION>"
     assert result.blocks[0].text == words
+
+
+def test_equal_questions_are_answered_in_step(tmp_path: Path) -> None:
+    model = load(str(tiny_florence2(tmp_path)))
+    assert isinstance(model, EncDecModel)
+    pictures = [np.random.RandomState(n).randint(0, 256, (40 + n, 50, 3)).astype(np.uint8) for n in range(5)]
+    questions = [Question("<OCR>" if n % 2 else "<OD>", picture, 9) for n, picture in enumerate(pictures)]
+    assert [list(places) for places in alike(questions, 2)] == [[0, 2], [4], [1, 3]]
+    options = GenerationOptions(logprobs=0)
+    found = dict(InStep(model, options).ask(questions))
+    alone = dict(OneByOne(model, options).ask(questions))
+    for place in range(5):
+        one, other = found[place], alone[place]
+        assert isinstance(one, Generation)
+        assert isinstance(other, Generation)
+        assert (one.tokens, one.finish_reason) == (other.tokens, other.finish_reason)
+
+
+def test_a_question_that_cannot_be_asked_spoils_no_other(tmp_path: Path) -> None:
+    model = load(str(tiny_florence2(tmp_path, max_position_embeddings=60)))
+    assert isinstance(model, EncDecModel)
+    picture = np.zeros((40, 50, 3), np.uint8)
+    questions = [Question("<OCR>", picture, 9), Question("a question that is too long " * 9, picture, 9)]
+    found = dict(InStep(model, GenerationOptions()).ask(questions))
+    assert isinstance(found[0], Generation)
+    assert isinstance(found[1], LimitExceeded)
