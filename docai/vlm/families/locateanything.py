@@ -15,7 +15,7 @@ from docai.vlm.families import Family
 from docai.vlm.families.decoders import decoder_rules, decoder_spec
 from docai.vlm.families.nested import image_token, vision_config
 from docai.vlm.images import locate_images
-from docai.vlm.prompt import Framed, PromptSpec
+from docai.vlm.prompt import Between, PromptSpec
 from docai.vlm.spec import ModelSpec
 
 # What the published code knows of Qwen2.5-3B and of MoonViT-SO-400M.
@@ -132,7 +132,7 @@ FAMILY = Family(
         token="<IMG_CONTEXT>",
         image="<image-1>",
         template=_TURNS,
-        expand=Framed("<img>", "</img>"),
+        expand=Between("<img>", "</img>"),
     ),
     locate_images(),
 )
