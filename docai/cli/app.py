@@ -15,6 +15,7 @@ from docai.cli.models import models
 from docai.cli.options import settings, takes
 from docai.cli.output import ReaderGone, put
 from docai.errors import DocaiError, ExitCode
+from docai.serve.options import ServeOptions
 from docai.tasks.options import (
     CaptionOptions,
     ChatOptions,
@@ -193,6 +194,15 @@ def ground(
     from docai.cli.ground import run_ground
 
     leave(run_ground(image, phrases or [], options, output, pictures, model, generation, quiet=quiet, verbose=verbose))
+
+
+@app.command(epilog=SETTINGS)
+@takes(ServeOptions)
+def serve(options: ServeOptions, verbose: Verbose = 0, quiet: Quiet = False) -> None:
+    """Read documents and chat over HTTP."""
+    from docai.serve.run import serve as run
+
+    leave(run(options, quiet=quiet, verbose=verbose))
 
 
 @app.command()

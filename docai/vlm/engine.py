@@ -7,6 +7,7 @@ running batch between two tokens. See `docai.vlm.scheduler` for what happens in 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import threading
 import weakref
 from collections.abc import Hashable, Sequence
@@ -58,6 +59,16 @@ class Engine:
         """How many requests wait."""
         return len(self._worker.scheduler.queue)
 
+    @property
+    def running(self) -> int:
+        """How many requests have been admitted and are not over: about, as the engine's thread goes on meanwhile."""
+        return self._worker.running
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes nothing more: it was closed, or its thread ended by an error."""
+        return self._worker.stopping
+
     def close(self) -> None:
         """End all requests, and the thread."""
         self._stop()
@@ -71,6 +82,16 @@ class _Worker:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._stopping = False
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping
+
+    @property
+    def running(self) -> int:
+        with contextlib.suppress(RuntimeError):  # it changed while it was counted
+            return len(self.scheduler.running)
+        return 0
 
     def submit(self, job: Job) -> None:
         self.scheduler.budget.check(job)

@@ -1,0 +1,1 @@
+"""The server: documents and chat over HTTP."""

@@ -1,0 +1,327 @@
+"""`/v1/chat/completions` and `/v1/completions` as OpenAI has them."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from docai.serve.answers import (
+    Answers,
+    Part,
+    answering,
+    conversation,
+    finish_of,
+    logprob_json,
+    options_of,
+    question_of,
+    sampling_of,
+    usage_of,
+)
+from docai.serve.desk import desk_of, while_there
+from docai.serve.errors import ApiError, reply
+from docai.serve.events import DONE, begun, event
+from docai.serve.messages import Conversation
+from docai.serve.models import Question
+from docai.serve.route import Route
+from docai.serve.schemas import ChatRequest, CompletionRequest, ResponseFormat
+from docai.serve.tools import FORCED, Manner, ToolWatch, forced_schema, manner_of
+from docai.vlm.request import Generation, GenerationOptions
+
+router = APIRouter(route_class=Route, tags=["chat"])
+
+
+@router.post("/v1/chat/completions")
+async def chat(asked: ChatRequest, request: Request) -> Response:
+    """The next turn of a conversation."""
+    desk_of(request).models.find(asked.model)
+    options = chat_options(asked)
+    talk = await while_there(request, conversation(request, asked.messages))
+    question = question_of(request, talk, options, tools=tools_of(asked))
+    shape = _Chat(asked)
+    if asked.stream:
+        return await begun(request, shape.streamed(request, question))
+    return await while_there(request, shape.whole(request, question))
+
+
+def chat_options(asked: ChatRequest) -> GenerationOptions:
+    """How a conversation is answered. Raises ApiError."""
+    said = sampling_of(asked)
+    if asked.max_completion_tokens is not None:
+        said["max_tokens"] = asked.max_completion_tokens
+    if asked.logprobs or asked.top_logprobs:
+        said["logprobs"] = asked.top_logprobs or 0
+    if asked.image_tokens is not None:
+        said["image_tokens"] = asked.image_tokens
+    said |= _thinking(asked)
+    schema = forced_of(asked) or schema_of(asked.response_format)
+    if schema is not None:
+        said["json_schema"] = schema
+    return options_of(said)
+
+
+def _thinking(asked: ChatRequest) -> dict[str, Any]:
+    """Whether to think, by the names that different servers have for it."""
+    said: dict[str, Any] = {}
+    given = asked.thinking
+    if isinstance(given, str):
+        said["thinking"] = given
+    elif given is not None:
+        said["thinking"] = "on" if given.get("type") == "enabled" else "off"
+        if isinstance(given.get("budget_tokens"), int):
+            said["thinking_budget"] = given["budget_tokens"]
+    wanted = asked.enable_thinking
+    if wanted is None:
+        wanted = (asked.chat_template_kwargs or {}).get("enable_thinking")
+    if isinstance(wanted, bool):
+        said["thinking"] = "on" if wanted else "off"
+    if asked.reasoning_effort is not None and "thinking" not in said:
+        said["thinking"] = "off" if asked.reasoning_effort == "none" else "on"
+    if asked.thinking_budget is not None:
+        said["thinking_budget"] = asked.thinking_budget
+    return said
+
+
+def schema_of(wanted: ResponseFormat | None) -> dict[str, Any] | None:
+    """The JSON schema that an answer has to follow. Raises ApiError."""
+    if wanted is None or wanted.type == "text":
+        return None
+    if wanted.type == "json_object":
+        return {"type": "object"}
+    schema = (wanted.json_schema or {}).get("schema")
+    if not isinstance(schema, dict):
+        raise ApiError(400, "response_format: expected json_schema.schema, an object", param="response_format")
+    return schema
+
+
+def tools_of(asked: ChatRequest) -> list[dict[str, Any]] | None:
+    """The tools as templates take them."""
+    if not asked.tools or asked.tool_choice == "none":
+        return None
+    return [tool.model_dump(exclude_none=True) for tool in asked.tools]
+
+
+def forced_of(asked: ChatRequest) -> dict[str, Any] | None:
+    """The schema of an answer that has to be a call. Raises ApiError for a function that there is not."""
+    choice, tools = asked.tool_choice, tools_of(asked)
+    if choice in (None, "none", "auto"):
+        return None
+    name = None
+    if isinstance(choice, dict):
+        said = choice.get("function")
+        name = said.get("name") if isinstance(said, dict) else choice.get("name")
+    names = [tool["function"]["name"] for tool in tools or ()]
+    if not names or (isinstance(choice, dict) and name not in names):
+        raise ApiError(400, f"tool_choice: expected one of {', '.join(names) or 'no tools'}", param="tool_choice")
+    return forced_schema(tools or (), name)
+
+
+def manner_in(asked: ChatRequest, answers: Answers) -> Manner | None:
+    """How calls of tools are told from text; None where there are no tools."""
+    if not tools_of(asked):
+        return None
+    model = answers.offered.model
+    return FORCED if forced_of(asked) else manner_of(None if model is None else model.tokenizer.chat_template)
+
+
+def settled(request: Request, asked: ChatRequest, question: Question) -> Question:
+    """The question to a loaded model: special tokens are kept where calls of tools begin with one."""
+    model = desk_of(request).models.find(asked.model).model
+    if model is None or not tools_of(asked) or forced_of(asked):
+        return question
+    special = manner_of(model.tokenizer.chat_template).special
+    return replace(question, options=replace(question.options, special_tokens=special)) if special else question
+
+
+class _Chat:
+    """The shape of an answer of chat completions."""
+
+    def __init__(self, asked: ChatRequest) -> None:
+        self._asked = asked
+        self._head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time())}
+
+    async def whole(self, request: Request, question: Question) -> Response:
+        """All answers in one."""
+        async with desk_of(request).models.use(self._asked.model):
+            question = settled(request, self._asked, question)
+            async with answering(request, self._asked.model, question, self._asked.n) as answers:
+                wholes = await answers.whole()
+                manner = manner_in(self._asked, answers)
+                said = {
+                    **self._head,
+                    "object": "chat.completion",
+                    "model": answers.offered.name,
+                    "choices": [self._choice(index, whole, manner) for index, whole in enumerate(wholes)],
+                    "usage": usage_of(wholes),
+                    "system_fingerprint": None,
+                }
+        return reply(said)
+
+    def _choice(self, index: int, answer: Generation, manner: Manner | None) -> dict[str, Any]:
+        text, calls = _divided(answer.text, manner)
+        message: dict[str, Any] = {"role": "assistant", "content": text or (None if calls else ""), "refusal": None}
+        if answer.thinking:
+            message["reasoning_content"] = answer.thinking
+        if calls:
+            message["tool_calls"] = calls
+        told = None
+        if answer.logprobs is not None:
+            told = {"content": [logprob_json(token) for token in answer.logprobs], "refusal": None}
+        reason = "tool_calls" if calls else finish_of(answer)
+        choice = {"index": index, "message": message, "logprobs": told, "finish_reason": reason}
+        return choice | ({"docai": {"finish_reason": answer.finish_reason}} if answer.finish_reason == "loop" else {})
+
+    async def streamed(self, request: Request, question: Question) -> AsyncGenerator[bytes]:
+        """Events of the answers as they come."""
+        async with desk_of(request).models.use(self._asked.model):
+            question = settled(request, self._asked, question)
+            async with answering(request, self._asked.model, question, self._asked.n) as answers:
+                wholes: list[Generation] = []
+                shapes = [_Deltas(index, manner_in(self._asked, answers)) for index in range(self._asked.n)]
+                for index in range(self._asked.n):
+                    delta = {"role": "assistant", "content": ""}
+                    yield self._chunk(answers, [{"index": index, "delta": delta, "finish_reason": None}])
+                async with contextlib.aclosing(answers.parts()) as parts:
+                    async for part in parts:
+                        for choice in shapes[part.index].take(part):
+                            yield self._chunk(answers, [choice])
+                        wholes += [part.whole] if part.whole is not None else []
+                if self._asked.stream_options and self._asked.stream_options.include_usage:
+                    yield self._chunk(answers, [], usage_of(wholes))
+        yield DONE
+
+    def _chunk(self, answers: Answers, choices: list[dict[str, Any]], usage: dict[str, Any] | None = None) -> bytes:
+        said = {**self._head, "object": "chat.completion.chunk", "model": answers.offered.name, "choices": choices}
+        if self._asked.stream_options and self._asked.stream_options.include_usage:
+            said["usage"] = usage
+        return event(said)
+
+
+class _Deltas:
+    """The choices of one answer, as it comes."""
+
+    def __init__(self, index: int, manner: Manner | None) -> None:
+        self._index = index
+        self._watch = None if manner is None else ToolWatch(manner)
+
+    def take(self, part: Part) -> list[dict[str, Any]]:
+        if part.piece is not None:
+            piece = part.piece
+            told = {"content": [logprob_json(token) for token in piece.logprobs]} if piece.logprobs else None
+            if piece.thinking:
+                return [self._choice({"reasoning_content": piece.text}, told)]
+            text = piece.text if self._watch is None else self._watch.add(piece.text)
+            return [self._choice({"content": text}, told)] if text or told else []
+        assert part.whole is not None
+        out, reason = [], finish_of(part.whole)
+        if self._watch is not None:
+            text, calls = self._watch.end()
+            out += [self._choice({"content": text})] if text else []
+            out += [
+                self._choice({"tool_calls": [{"index": n, **call.as_json()}]}) for n, call in enumerate(calls)
+            ]  # fmt: skip
+            reason = "tool_calls" if calls else reason
+        return [*out, self._choice({}, reason=reason)]
+
+    def _choice(
+        self, delta: dict[str, Any], told: dict[str, Any] | None = None, reason: str | None = None
+    ) -> dict[str, Any]:
+        return {"index": self._index, "delta": delta, "logprobs": told, "finish_reason": reason}
+
+
+def _divided(text: str, manner: Manner | None) -> tuple[str, list[dict[str, Any]]]:
+    """An answer's text without its calls, and these."""
+    if manner is None:
+        return text, []
+    watch = ToolWatch(manner)
+    said = watch.add(text)
+    rest, calls = watch.end()
+    return said + rest, [call.as_json() for call in calls]
+
+
+# --- completions
+
+
+@router.post("/v1/completions")
+async def completions(asked: CompletionRequest, request: Request) -> Response:
+    """How a text goes on, without a chat template."""
+    desk_of(request).models.find(asked.model)
+    said = sampling_of(asked)
+    if asked.logprobs is not None:
+        said["logprobs"] = asked.logprobs
+    options = options_of(said)
+    prompts = [asked.prompt] if isinstance(asked.prompt, str) else asked.prompt
+    if len(prompts) * asked.n > 64:
+        raise ApiError(400, "n: more than 64 answers at once", param="n")
+    questions = [
+        question_of(request, Conversation([{"role": "user", "content": prompt}]), _apart(options, n), template=False)
+        for prompt in prompts
+        for n in range(asked.n)
+    ]
+    shape = _Completion(asked, prompts)
+    if asked.stream:
+        return await begun(request, shape.streamed(request, questions))
+    return await while_there(request, shape.whole(request, questions))
+
+
+def _apart(options: GenerationOptions, number: int) -> GenerationOptions:
+    return options if options.seed is None else replace(options, seed=(options.seed + number) % (1 << 63))
+
+
+class _Completion:
+    """The shape of an answer of completions."""
+
+    def __init__(self, asked: CompletionRequest, prompts: Sequence[str]) -> None:
+        self._asked, self._prompts = asked, prompts
+        self._head = {"id": f"cmpl-{secrets.token_hex(12)}", "object": "text_completion", "created": int(time.time())}
+
+    async def whole(self, request: Request, questions: Sequence[Question]) -> Response:
+        async with answering(request, self._asked.model, questions[0], several=questions) as answers:
+            wholes = await answers.whole()
+            choices = [self._choice(index, whole.text, whole) for index, whole in enumerate(wholes)]
+            usage = _usage(wholes, self._asked.n)
+            said = {**self._head, "model": answers.offered.name, "choices": choices, "usage": usage}
+        return reply(said)
+
+    async def streamed(self, request: Request, questions: Sequence[Question]) -> AsyncGenerator[bytes]:
+        wanted = self._asked.stream_options is not None and self._asked.stream_options.include_usage
+        async with answering(request, self._asked.model, questions[0], several=questions) as answers:
+            wholes: list[Generation] = []
+            head = {**self._head, "model": answers.offered.name}
+            for index in range(len(questions) if self._asked.echo else 0):
+                yield event({**head, "choices": [self._choice(index, "")]})
+            async with contextlib.aclosing(answers.parts()) as parts:
+                async for part in parts:
+                    wholes += [part.whole] if part.whole is not None else []
+                    text = "" if part.piece is None else part.piece.text
+                    choice = self._choice(part.index, text, part.whole, echo=False)
+                    yield event({**head, "choices": [choice]} | ({"usage": None} if wanted else {}))
+            if wanted:
+                yield event({**head, "choices": [], "usage": _usage(wholes, self._asked.n)})
+        yield DONE
+
+    def _choice(self, index: int, text: str, whole: Generation | None = None, *, echo: bool = True) -> dict[str, Any]:
+        begin = self._prompts[index // self._asked.n] if self._asked.echo and echo else ""
+        told = None
+        if whole is not None and whole.logprobs is not None:
+            told = {
+                "tokens": [token.text for token in whole.logprobs],
+                "token_logprobs": [max(token.logprob, -9999.0) for token in whole.logprobs],
+                "top_logprobs": [{t: max(value, -9999.0) for _, t, value in one.top} for one in whole.logprobs],
+                "text_offset": [],
+            }
+        reason = None if whole is None else finish_of(whole)
+        return {"index": index, "text": begin + text, "logprobs": told, "finish_reason": reason}
+
+
+def _usage(wholes: Sequence[Generation], n: int) -> dict[str, Any]:
+    """Each prompt counts once."""
+    prompt = sum(whole.usage.prompt for whole in wholes) // max(1, n)
+    generated = sum(whole.usage.generated for whole in wholes)
+    return {"prompt_tokens": prompt, "completion_tokens": generated, "total_tokens": prompt + generated}

@@ -1,0 +1,104 @@
+"""All that the server has: shared by its routes, made when it starts and let go of when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from fastapi import Request
+
+from docai.serve.front import ClientGone
+from docai.serve.lane import Lane
+from docai.serve.media import Media
+from docai.serve.metrics import Metrics
+from docai.serve.models import Models
+from docai.serve.options import ServeOptions
+from docai.serve.store import Store
+
+T = TypeVar("T")
+
+_HANDS = 16  # threads that wait for files, addresses and decoders
+
+
+class Desk:
+    """The parts of a running server."""
+
+    def __init__(self, options: ServeOptions) -> None:
+        self.options, self.metrics = options, Metrics()
+        self.pages = Lane("pages", options.max_queue_depth)
+        self.compute = Lane("models", options.max_queue_depth)
+        self.hands = ThreadPoolExecutor(_HANDS, "docai-hand")
+        self.store = Store(options.folder, options.keep_jobs_s)
+        self.media = Media(options, self.store)
+        self.models = Models(options, self.compute, self.hands)
+        self.ready = self.closing = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def by_hand(self, work: Callable[..., T], *arguments: Any) -> T:
+        """The result of something that waits more than it computes, on another thread."""
+        return await asyncio.get_running_loop().run_in_executor(self.hands, work, *arguments)
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Have something done beside all requests."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    @property
+    def running(self) -> int:
+        """Answers and pages under way."""
+        return self.models.running + self.pages.running + self.compute.running
+
+    def broken(self) -> list[str]:
+        """What ought to compute, and does not any more."""
+        lanes = [lane.name for lane in (self.pages, self.compute) if lane.broken]
+        return lanes + self.models.broken
+
+    async def close(self) -> None:
+        """End everything. Jobs stay where they are, and go on with the next start."""
+        self.closing, self.ready = True, False
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.models.close()
+        loop = asyncio.get_running_loop()
+        for lane in (self.pages, self.compute):
+            await loop.run_in_executor(None, lane.close)
+        self.hands.shutdown(wait=True, cancel_futures=True)
+        self.store.close()
+
+
+def desk_of(request: Request) -> Desk:
+    """The server's parts, for a route."""
+    desk: Desk = request.app.state.desk
+    return desk
+
+
+def owner_of(request: Request) -> str:
+    """Who asks: a name made of the key."""
+    return str(getattr(request.state, "owner", ""))
+
+
+async def while_there(request: Request, work: Awaitable[T]) -> T:
+    """The result of `work`, which is ended where the client goes away. Raises ClientGone."""
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise ClientGone
+    finally:
+        for one in (task, gone):
+            one.cancel()
+        with contextlib.suppress(BaseException):
+            await asyncio.gather(task, gone, return_exceptions=True)
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,140 @@
+"""A lane: one thread that lives as long as the server and does one thing after the other.
+
+What computes with MLX has to keep to one thread: streams cannot be used from another one, and the interpreter cannot
+end after threads that computed and are gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+import itertools
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from docai.serve.errors import busy
+
+T = TypeVar("T")
+
+
+class _Item:
+    __slots__ = ("future", "loop", "number", "rank", "work")
+
+    def __init__(self, rank: int, number: int, work: Callable[[], Any], loop: asyncio.AbstractEventLoop) -> None:
+        self.rank, self.number, self.work, self.loop = rank, number, work, loop
+        self.future: asyncio.Future[Any] = loop.create_future()
+
+    def __lt__(self, other: _Item) -> bool:
+        return (self.rank, self.number) < (other.rank, other.number)
+
+
+class Lane:
+    """Does what is asked of it in turn. What has a lower `rank` comes first."""
+
+    def __init__(self, name: str, most: int) -> None:
+        self.name, self._most = name, most
+        self._items: list[_Item] = []
+        self._numbers = itertools.count()
+        self._changed = threading.Condition()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name=f"docai-{name}", daemon=True)
+        self._started = False
+        self.running = False
+
+    @property
+    def waiting(self) -> int:
+        return len(self._items)
+
+    @property
+    def broken(self) -> bool:
+        """Whether its thread has ended before its time."""
+        return self._started and not self._closing and not self._thread.is_alive()
+
+    def check(self) -> None:
+        """Raise ApiError 503 where no more may wait."""
+        if self.waiting >= self._most:
+            raise busy(f"{self._most} requests are waiting for {self.name} already")
+
+    async def do(self, work: Callable[[], T], *, rank: int = 0, bounded: bool = True) -> T:
+        """The result of `work`. Whoever stops waiting takes it out of the queue; what runs goes on to its end.
+
+        Raises ApiError 503 where too many wait, unless it is not `bounded`: a part of something that was let in.
+        """
+        if bounded:
+            self.check()
+        item = _Item(rank, next(self._numbers), work, asyncio.get_running_loop())
+        with self._changed:
+            if self._closing:
+                raise busy("the server is being stopped")
+            if not self._started:
+                self._started = True
+                self._thread.start()
+            heapq.heappush(self._items, item)
+            self._changed.notify()
+        try:
+            result: T = await item.future
+        except asyncio.CancelledError:
+            self._drop(item)
+            raise
+        return result
+
+    def _drop(self, item: _Item) -> None:
+        with self._changed:
+            if item in self._items:
+                self._items.remove(item)
+                heapq.heapify(self._items)
+
+    def close(self) -> None:
+        """End the thread, once what runs is done; what waits is given up."""
+        with self._changed:
+            self._closing = True
+            for item in self._items:
+                _tell(item, None, busy("the server is being stopped"))
+            self._items.clear()
+            self._changed.notify()
+        if self._started:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (item := self._next()) is not None:
+            result: Any = None
+            error: BaseException | None = None
+            self.running = True
+            try:
+                result = item.work()
+            except BaseException as raised:  # noqa: BLE001 - whoever asked gets it
+                error = raised
+            self.running = False
+            _tell(item, result, error)
+            del item, result, error
+        _let_go()
+
+    def _next(self) -> _Item | None:
+        with self._changed:
+            while not self._items and not self._closing:
+                self._changed.wait()
+            return None if self._closing else heapq.heappop(self._items)
+
+
+def _tell(item: _Item, result: Any, error: BaseException | None) -> None:
+    def settle() -> None:
+        if item.future.done():
+            return
+        if error is None:
+            item.future.set_result(result)
+        else:
+            item.future.set_exception(error)
+
+    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        item.loop.call_soon_threadsafe(settle)
+
+
+def _let_go() -> None:
+    """What MLX keeps for a thread has to go with it."""
+    mx = sys.modules.get("mlx.core")
+    if mx is not None:
+        mx.synchronize()
+        mx.clear_streams()

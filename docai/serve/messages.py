@@ -1,0 +1,157 @@
+"""Conversations as clients send them, for a model: texts, and the pictures of all parts in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from docai.errors import DocaiError
+from docai.render.inputs import InputFile
+from docai.serve.errors import ApiError, translated
+from docai.serve.media import Content, Media
+from docai.serve.options import ServeOptions
+from docai.serve.schemas import Message
+from docai.tasks.options import PictureOptions, parse_pages
+
+if TYPE_CHECKING:
+    from docai.render.document import Source
+    from docai.vlm.pictures import Picture
+
+_NOT_TAKEN = {
+    "input_audio": "audio is not taken by any model here",
+    "audio": "audio is not taken by any model here",
+    "video_url": "videos are not taken over HTTP; send frames as images",
+}
+
+
+@dataclass(slots=True)
+class Conversation:
+    """What a model is to read. `sources` are the open documents of the pictures."""
+
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    pictures: list[Picture] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)
+
+    def close(self) -> None:
+        for source in self.sources:
+            source.close()
+
+
+class Reader:
+    """Reads one conversation. It waits for files and addresses: not for the event loop."""
+
+    def __init__(self, media: Media, options: ServeOptions, owner: str) -> None:
+        self._media, self._options, self._owner = media, options, owner
+        self._talk = Conversation()
+
+    def read(self, messages: Sequence[Message]) -> Conversation:
+        """Raises ApiError, naming the part that is wrong."""
+        try:
+            for number, message in enumerate(messages):
+                self._talk.messages.append(self._message(message, f"messages.{number}"))
+        except BaseException:
+            self._talk.close()
+            raise
+        return self._talk
+
+    def _message(self, message: Message, place: str) -> dict[str, Any]:
+        said: dict[str, Any] = {"role": "system" if message.role == "developer" else message.role}
+        if isinstance(message.content, list):
+            parts = [self._part(part, f"{place}.content.{n}") for n, part in enumerate(message.content)]
+            said["content"] = [part for several in parts for part in several]
+        elif message.content is not None or not message.tool_calls:
+            said["content"] = message.content or ""
+        if message.tool_calls:
+            said["tool_calls"] = [_call(call, f"{place}.tool_calls.{n}") for n, call in enumerate(message.tool_calls)]
+        more = {name: getattr(message, name) for name in ("name", "tool_call_id", "reasoning_content")}
+        return said | {name: value for name, value in more.items() if value is not None}
+
+    def _part(self, part: dict[str, Any], place: str) -> list[dict[str, Any]]:
+        kind = part.get("type")
+        match kind:
+            case "text" | "input_text" | "output_text" | "refusal":
+                text = part.get("refusal" if kind == "refusal" else "text")
+                if not isinstance(text, str):
+                    raise _wrong(place, "expected a text")
+                return [{"type": "text", "text": text}]
+            case "image_url" | "input_image":
+                return self._pictures(self._image(part, place), place, None)
+            case "file" | "input_file":
+                return self._file(part, place)
+            case str() if kind in _NOT_TAKEN:
+                raise _wrong(place, _NOT_TAKEN[kind])
+        raise _wrong(place, f"expected a part of type text, image_url or file; got {str(kind)[:60]!r}")
+
+    def _image(self, part: dict[str, Any], place: str) -> Content:
+        said = part.get("image_url")
+        url = said.get("url") if isinstance(said, dict) else said
+        if isinstance(part.get("file_id"), str) and url is None:
+            return self._media.file(part["file_id"], self._owner, place)
+        if not isinstance(url, str):
+            raise _wrong(place, 'expected {"image_url": {"url": ...}}')
+        return self._media.get(url, place)
+
+    def _file(self, part: dict[str, Any], place: str) -> list[dict[str, Any]]:
+        said = part.get("file") if isinstance(part.get("file"), dict) else part
+        assert isinstance(said, dict)
+        data, number, url = (said.get(name) for name in ("file_data", "file_id", "file_url"))
+        if isinstance(number, str):
+            content = self._media.file(number, self._owner, place)
+        elif isinstance(data, str):
+            whole = data if data[:5].lower() == "data:" else f"data:;base64,{data}"
+            content = self._media.get(whole, place)
+        elif isinstance(url, str):
+            content = self._media.get(url, place)
+        else:
+            raise _wrong(place, "expected a file with file_data, file_id or file_url")
+        name, pages = said.get("filename"), said.get("pages")
+        if pages is not None and not isinstance(pages, str):
+            raise _wrong(place, "pages: expected a text such as 1-3,7")
+        named = Content(name[:200], content.data) if isinstance(name, str) and name else content
+        return self._pictures(named, place, pages)
+
+    def _pictures(self, content: Content, place: str, pages: str | None) -> list[dict[str, Any]]:
+        """The parts of a file: an image for each page."""
+        from docai.render.document import open_document
+        from docai.vlm.features import bytes_key
+        from docai.vlm.pictures import pictures_of
+
+        file = InputFile(None, None, content.name, content.data)
+        try:
+            source = open_document(file, limits=self._options.limits)
+            self._talk.sources.append(source)
+            chosen = range(source.page_count) if pages is None else parse_pages(pages, source.page_count)
+            if len(self._talk.pictures) + len(chosen) > self._options.max_images:
+                raise ApiError(
+                    413, f"more than the {self._options.max_images} images allowed (--max-images)",
+                    code="too_many_images", param=place,
+                )  # fmt: skip
+            seen = pictures_of(source, chosen, bytes_key(content.data), PictureOptions().dpi)
+        except DocaiError as error:
+            told = translated(error)
+            told.param = place
+            raise told from error
+        self._talk.pictures += seen
+        return [{"type": "image"} for _ in seen]
+
+
+def _call(call: dict[str, Any], place: str) -> dict[str, Any]:
+    """A call of a tool; templates take its arguments as an object."""
+    said = call.get("function")
+    name = said.get("name") if isinstance(said, dict) else None
+    if not isinstance(said, dict) or not isinstance(name, str):
+        raise _wrong(place, "expected a call with a function and its name")
+    arguments = said.get("arguments") or "{}"
+    if isinstance(arguments, str):
+        try:
+            arguments = orjson.loads(arguments)
+        except orjson.JSONDecodeError:
+            raise _wrong(place, "arguments: expected JSON") from None
+    return {"id": str(call.get("id", "")), "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _wrong(place: str, message: str) -> ApiError:
+    return ApiError(400, f"{place}: {message}", code="invalid_value", param=place)

@@ -1,0 +1,72 @@
+"""`/v1/models` and what else there is to know of the server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from docai.export.formats import FORMATS
+from docai.serve.desk import desk_of
+from docai.serve.errors import ApiError, reply
+from docai.serve.models import Offered
+from docai.serve.route import Route
+from docai.version import __version__
+
+router = APIRouter(route_class=Route, tags=["models"])
+ENGINES = ("embedded", "tesseract")
+
+
+@router.get("/v1/models")
+async def models(request: Request) -> Response:
+    """The models to chat with, and the engines that read documents."""
+    offered = [_described(one) for one in desk_of(request).models.offered.values()]
+    return reply({"object": "list", "data": [*offered, *map(_engine, ENGINES)]})
+
+
+@router.get("/v1/models/{name:path}")
+async def model(name: str, request: Request) -> Response:
+    """One of them."""
+    if name in ENGINES:
+        return reply(_engine(name))
+    offered = desk_of(request).models.offered.get(name)
+    if offered is None:
+        raise ApiError(404, f"there is no model {name[:100]!r}", code="model_not_found", param="model")
+    return reply(_described(offered))
+
+
+def _described(offered: Offered) -> dict[str, Any]:
+    said: dict[str, Any] = {"id": offered.name, "object": "model", "created": offered.created, "owned_by": "docai"}
+    said |= {"loaded": offered.model is not None, "tasks": ["chat"]}
+    model = offered.model
+    if model is not None:
+        said |= {"images": model.sees, "max_model_len": model.context}
+    return said
+
+
+def _engine(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "docai", "loaded": True, "tasks": ["ocr"]}
+
+
+@router.get("/props", tags=["operations"])
+async def props(request: Request) -> Response:
+    """What the server can do."""
+    desk = desk_of(request)
+    first = next(iter(desk.models.loaded), None)
+    sees = first is not None and first.model is not None and first.model.sees
+    return reply(
+        {
+            "version": __version__,
+            "model": None if first is None else first.name,
+            "modalities": {"text": first is not None, "vision": sees, "audio": False, "video": False},
+            "formats": list(FORMATS),
+            "limits": {
+                "max_body": desk.options.max_body,
+                "max_bytes": desk.options.max_bytes,
+                "max_images": desk.options.max_images,
+                "max_pages": desk.options.max_pages,
+            },
+            "key_needed": bool(desk.options.api_key),
+        }
+    )

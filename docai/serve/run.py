@@ -1,0 +1,87 @@
+"""`docai serve`: runs the application until it is stopped."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import sys
+from types import FrameType
+
+import uvicorn
+
+from docai.errors import ExitCode, OutputError
+from docai.serve.app import make_app
+from docai.serve.options import ServeOptions
+
+LOG = logging.getLogger("docai.serve")
+
+
+class Server(uvicorn.Server):
+    """Tells the application when it is asked to stop, so that what waits for it can end."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        app = self.config.app
+        app.state.desk.closing = True  # type: ignore[union-attr]
+        super().handle_exit(sig, frame)
+
+
+def serve(options: ServeOptions, *, quiet: bool = False, verbose: int = 0) -> int:
+    """Run the server until SIGINT or SIGTERM: the exit code. Raises a DocaiError where it cannot begin."""
+    _log(quiet, verbose)
+    listening = listen(options)
+    app = make_app(options)
+    server = Server(config_of(app, options))
+    host, port = listening.getsockname()[:2]
+    print(f"docai: listening at http://{f'[{host}]' if ':' in host else host}:{port}", file=sys.stderr)  # noqa: T201
+    if not options.local and not options.api_key:
+        LOG.warning("everybody who reaches %s may ask: no --api-key was given", options.host)
+    try:
+        server.run(sockets=[listening])
+    except KeyboardInterrupt:  # how uvicorn ends after a signal
+        return ExitCode.OK
+    finally:
+        listening.close()
+    return ExitCode.OK
+
+
+def config_of(app: object, options: ServeOptions) -> uvicorn.Config:
+    """How uvicorn is to run an application."""
+    return uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        http="h11",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=15,
+        timeout_graceful_shutdown=round(options.grace),
+        h11_max_incomplete_event_size=1 << 16,
+    )
+
+
+def listen(options: ServeOptions) -> socket.socket:
+    """The socket to listen at. Raises OutputError."""
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((options.host, options.port))
+    except OSError as error:
+        made.close()
+        where = f"{options.host}:{options.port}"
+        raise OutputError(f"cannot listen at {where}: {error.strerror or error}; choose another --port") from error
+    return made
+
+
+def _log(quiet: bool, verbose: int) -> None:
+    """Lines on standard error, without anything of documents or questions."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("docai: %(levelname)s: %(message)s"))
+    for name in ("docai.serve", "uvicorn"):
+        log = logging.getLogger(name)
+        log.addHandler(handler)
+        log.propagate = False
+    level = logging.ERROR if quiet else logging.INFO if verbose else logging.WARNING
+    logging.getLogger("docai.serve").setLevel(level)
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
