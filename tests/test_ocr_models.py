@@ -21,6 +21,7 @@ from docai.tasks.ocr import pages_reader
 from docai.tasks.options import OcrOptions
 from docai.tasks.prompted import PromptedPages
 from docai.types import Status
+from tests.test_layout_learned import tiny_checkpoint
 from tests.tiny_checkpoint import tiny_falcon, tiny_llama, tiny_qwen2_vl
 
 SAMPLES = Path(__file__).parents[1] / "samples"
@@ -40,6 +41,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tiny_falcon(folder / "falcon")
     tiny_qwen2_vl(folder / "qwen")
     tiny_llama(folder / "llama")
+    tiny_checkpoint(folder / "detector", "pp_doclayout_v3")
     return folder
 
 
@@ -85,6 +87,22 @@ def test_detect_pipe_ocr(piped: Any, models: Path, tmp_path: Path) -> None:
     assert code == ExitCode.OK
     assert b"# Tide Logs Kept by Hand" in markdown  # noise is cut off; the text layer stands in
     assert "limit of tokens" in errors
+
+
+def test_a_layout_model_and_a_reading_model(piped: Any, models: Path) -> None:
+    """Both at once, and one after the other through a pipe; they ask about the same boxes of every page."""
+    words = ["-f", "json", *QUICK, "--guard", "mark", "-m", models / "falcon"]
+    code, at_once, _ = piped("ocr", SAMPLES / "article.pdf", "--pages", "1-2", "--layout", models / "detector", *words)
+    assert code == ExitCode.OK
+    detecting = ["detect", SAMPLES / "article.pdf", "--pages", "1-2", "-m", models / "detector", "--threshold", "0.3"]
+    code, detected, _ = piped(*detecting)
+    assert code == ExitCode.OK
+    code, through_a_pipe, _ = piped("ocr", "--layout", "-", *words, data=detected)
+    assert code == ExitCode.OK
+    first, second = ([[block["box"] for block in page["blocks"]] for page in json.loads(out)["pages"]]
+                     for out in (at_once, through_a_pipe))  # fmt: skip
+    assert first == second
+    assert len(first) == 2
 
 
 def test_the_questions_of_a_page(models: Path) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from docai.render.document import Source
     from docai.tasks.prompted import PromptedPages
 
+_ASKED_FROM = 0.3  # score from which a region is asked about, as in Falcon-OCR's pipeline: rather one too many
 # Layouts that a detector made elsewhere: 0-based page index -> its regions.
 Layout = Mapping[int, "PageDetections"]
 
@@ -114,16 +115,19 @@ def pages_reader(options: OcrOptions) -> PageReader | PromptedPages:
         return reader_for(replace(options, model="embedded"), options.layout or "embedded")
     from docai.tasks.prompted import prompted_reader
 
-    return prompted_reader(options, None if options.layout is None else detector_for(options.layout))
+    return prompted_reader(options, None if options.layout is None else detector_for(options.layout, _ASKED_FROM))
 
 
-def detector_for(layout: str) -> Detector:
-    """The detector that `--layout` names. `auto`: the best one that is there; so for pages that a file leaves out."""
+def detector_for(layout: str, threshold: float | None = None) -> Detector:
+    """The detector that `--layout` names. `auto`: the best one that is there; so for pages that a file leaves out.
+
+    `threshold`: of a detector that is a model; None is its own.
+    """
     from docai.layout.detector import EMBEDDED, get_detector
+    from docai.layout.learned import Settings
 
-    if layout == "auto":
-        return get_detector(best_detector())
-    return get_detector(layout if names_detector(layout) else EMBEDDED)
+    name = best_detector() if layout == "auto" else layout if names_detector(layout) else EMBEDDED
+    return get_detector(name, Settings(threshold))
 
 
 def best_detector() -> str:
