@@ -54,6 +54,7 @@ _FORMATTED = "OCR with format:"  # as LaTeX and markdown
 _GOT = Manner(
     _FORMATTED,
     {"text": "OCR:", "table": _FORMATTED, "formula": _FORMATTED},
+    parser="mathpix",
     markers=True,  # box, colour, format
 )
 MANNERS: dict[str, Manner] = {

@@ -27,7 +27,11 @@ class Element:
 
 Parser = Callable[[str, Box], list[Element]]  # (an answer, the box of what was asked about) -> its parts in order
 
-PARSERS = {"markdown": "docai.ocr.parsers.markdown:parse", "plain": "docai.ocr.parsers.plain:parse"}
+PARSERS = {
+    "markdown": "docai.ocr.parsers.markdown:parse",
+    "mathpix": "docai.ocr.parsers.mathpix:parse",
+    "plain": "docai.ocr.parsers.plain:parse",
+}
 
 
 def get_parser(name: str) -> Parser:
