@@ -38,7 +38,7 @@ def run(token: str, image: ImageInput) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """The run between two marks (Falcon-OCR)."""
+    """The run between two marks (Falcon-OCR, LocateAnything)."""
 
     before: str
     after: str
