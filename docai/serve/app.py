@@ -23,7 +23,7 @@ from docai.serve.route import Route
 from docai.version import __version__
 
 LOG = logging.getLogger("docai.serve")
-ROUTERS = ("docai.serve.models_api", "docai.serve.chat", "docai.serve.responses")
+ROUTERS = tuple(f"docai.serve.{name}" for name in ("models_api", "chat", "responses", "files"))
 
 
 def make_app(options: ServeOptions) -> FastAPI:

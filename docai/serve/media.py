@@ -232,9 +232,9 @@ class Media:
             if connection.sock is not None:
                 connection.sock.settimeout(min(_SILENCE, _left(deadline)))
             chunk = response.read1(_CHUNK)
+            _left(deadline)  # what was cut off looks like an end
             if not chunk:
                 break
-            _left(deadline)
             size += len(chunk)
             if size > most:
                 raise self._too_large(f"what {host} sends")

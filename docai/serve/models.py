@@ -20,13 +20,12 @@ from docai.serve.errors import ApiError, busy, translated
 from docai.serve.lane import Lane
 from docai.serve.options import ServeOptions
 from docai.tasks.load import load
-from docai.vlm.request import Generation, GenerationOptions, Piece
+from docai.vlm.request import Answering, Generation, GenerationOptions, Piece
 from docai.vlm.ticket import Outlet, Ticket
 
 if TYPE_CHECKING:
     from docai.render.document import Source
     from docai.vlm.engine import Engine
-    from docai.vlm.generate import Stream
     from docai.vlm.model import Model
     from docai.vlm.pictures import Picture
 
@@ -126,6 +125,7 @@ class Models:
                 raise translated(error) from error
             if hasattr(model, "runtime"):
                 offered.engine = self._engine(model)
+            model.name = offered.name  # where it lies is not for clients
             offered.model = model
             LOG.info("%s: loaded in %.1f s", offered.name, time.monotonic() - started)
 
@@ -262,7 +262,7 @@ class _Alone:
 
     def __init__(self, model: Model, question: Question, outlet: Outlet) -> None:
         self._model, self._question, self._outlet = model, question, outlet
-        self._stream: Stream | None = None
+        self._stream: Answering | None = None
         self.cancelled = self.begun = False
 
     def _dropped(self) -> bool:

@@ -1,0 +1,130 @@
+"""`/v1/files`: uploads, which requests then name by their ids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.datastructures import FormData, UploadFile
+from starlette.responses import Response
+
+from docai.serve.desk import Desk, desk_of, owner_of
+from docai.serve.errors import ApiError, reply
+from docai.serve.route import Route
+from docai.serve.store import File
+
+router = APIRouter(route_class=Route, tags=["files"])
+_FORM = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file"],
+                    "properties": {"file": {"type": "string", "format": "binary"}, "purpose": {"type": "string"}},
+                }
+            }
+        },
+    }
+}
+
+
+@router.post("/v1/files", openapi_extra=_FORM)
+async def upload(request: Request) -> Response:
+    """Keep a file for requests that name it."""
+    desk = desk_of(request)
+    async with form_of(request) as form:
+        name, data = await file_in(form, desk)
+        purpose = form.get("purpose")
+    text = purpose[:40] if isinstance(purpose, str) else "ocr"
+    file = await desk.by_hand(desk.store.add_file, owner_of(request), name, text, data)
+    return reply(described(file))
+
+
+@router.get("/v1/files")
+async def files(request: Request) -> Response:
+    """All files that are kept."""
+    desk = desk_of(request)
+    found = await desk.by_hand(desk.store.files, owner_of(request))
+    return reply({"object": "list", "data": [described(file) for file in found], "total": len(found)})
+
+
+@router.get("/v1/files/{number}")
+async def file(number: str, request: Request) -> Response:
+    """What is known of a file."""
+    return reply(described(_known(request, number)))
+
+
+@router.delete("/v1/files/{number}")
+async def delete(number: str, request: Request) -> Response:
+    """Forget a file."""
+    known = _known(request, number)
+    desk = desk_of(request)
+    await desk.by_hand(desk.store.drop_file, known.id)
+    return reply({"id": known.id, "object": "file", "deleted": True})
+
+
+@router.get("/v1/files/{number}/url")
+async def url(number: str, request: Request) -> Response:
+    """An address of a file, good for a day, that needs no key: requests may name it as the address of a document."""
+    known = _known(request, number)
+    return reply({"url": desk_of(request).media.address_of(known.id, str(request.base_url))})
+
+
+@router.get("/v1/files/{number}/content")
+async def content(number: str, request: Request, expires: str = "", signature: str = "") -> Response:
+    """The file as it was sent."""
+    desk = desk_of(request)
+    signed = desk.media.signed(number, expires, signature)
+    if not signed:
+        _known(request, number)
+    owner = owner_of(request)
+    known = desk.store.file(number, None) if signed else None
+    got = await desk.by_hand(desk.media.file, number, owner if known is None else known.owner)
+    headers = {"content-disposition": "attachment", "content-security-policy": "sandbox"}
+    return Response(got.data, headers=headers, media_type="application/octet-stream")
+
+
+def _known(request: Request, number: str) -> File:
+    if getattr(request.state, "owner", None) is None:
+        raise ApiError(401, "expected an API key: Authorization: Bearer KEY", code="invalid_api_key")
+    known = desk_of(request).store.file(number, owner_of(request))
+    if known is None:
+        raise ApiError(404, f"there is no file {number[:80]!r}", code="file_not_found")
+    return known
+
+
+def described(file: File) -> dict[str, Any]:
+    """A file as OpenAI and Mistral describe it."""
+    return {
+        "id": file.id,
+        "object": "file",
+        "bytes": file.bytes,
+        "created_at": int(file.created),
+        "filename": file.name,
+        "purpose": file.purpose,
+        "status": "processed",
+        "sample_type": "ocr_input",
+        "source": "upload",
+    }
+
+
+def form_of(request: Request) -> Any:
+    """The fields of a form, to be used by `async with`. Raises ApiError where there is none."""
+    if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
+        raise ApiError(415, "expected multipart/form-data with a file")
+    return request.form(max_files=4, max_fields=64, max_part_size=1 << 20)
+
+
+async def file_in(form: FormData, desk: Desk) -> tuple[str, bytes]:
+    """The name and the bytes of the file of a form. Raises ApiError."""
+    given = form.get("file")
+    if not isinstance(given, UploadFile):
+        raise ApiError(422, "file: expected a file in the form", param="file")
+    if given.size is not None and given.size > desk.options.max_bytes:
+        raise ApiError(413, f"the file is larger than the {desk.options.max_bytes} bytes allowed", code="too_large")
+    data = await given.read()
+    if not data:
+        raise ApiError(422, "file: the file is empty", param="file")
+    return (given.filename or "document")[:200], data
