@@ -92,7 +92,7 @@ def tiny_falcon(folder: Path, **config: Any) -> Path:
         "eos_id": backend.token_to_id("<|end_of_text|>"), **config,
     }  # fmt: skip
     said = {"eos_token": "<|end_of_text|>", "chat_template": "{{ raise_exception('not for this model') }}"}
-    bounds = {"min_image_size": 32, "max_image_size": 1024}
+    bounds = {"min_image_size": 32, "max_image_size": 512}
     more = {"tokenizer_config.json": said, "preprocessor_config.json": bounds}
     return _written(folder, whole, backend, more)
 
