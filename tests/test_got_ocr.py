@@ -16,13 +16,16 @@ mx = pytest.importorskip("mlx.core")
 
 from mlx.utils import tree_flatten  # noqa: E402
 
+from docai.batch.work import Job, run_job  # noqa: E402
 from docai.checkpoint.checkpoint import Checkpoint  # noqa: E402
 from docai.checkpoint.load import map_weights, shapes_of  # noqa: E402
 from docai.checkpoint.recipes import RECIPES, later_family  # noqa: E402
 from docai.checkpoint.tensors import TensorInfo  # noqa: E402
 from docai.errors import CheckpointError, UsageError  # noqa: E402
+from docai.export.options import ExportOptions  # noqa: E402
 from docai.nn.mlp import MlpSpec  # noqa: E402
 from docai.nn.sam import Sam, SamAttention, SamSpec, from_windows, in_windows  # noqa: E402
+from docai.tasks.options import OcrOptions  # noqa: E402
 from docai.vlm.ask import Setting  # noqa: E402
 from docai.vlm.config import Config  # noqa: E402
 from docai.vlm.families import family_of  # noqa: E402
@@ -327,3 +330,87 @@ def test_quantized_exports_load(variant: str, bits: int, tmp_path: Path) -> None
 def test_its_short_name_is_known() -> None:
     assert RECIPES["got-ocr"].repo == "stepfun-ai/GOT-OCR2_0"
     assert later_family("GOT") is later_family("got_ocr2") is None
+
+
+# --- docai ocr
+
+ARTICLE = Path(__file__).parents[1] / "samples" / "article.pdf"
+
+
+def ocr(*words: object) -> int:
+    from docai.cli.app import main
+
+    with pytest.raises(SystemExit) as ended:
+        main(["ocr", *map(str, words)])
+    return int(ended.value.code or 0)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_got(tmp_path_factory.mktemp("ocr"))
+
+
+@pytest.fixture
+def questions(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """What is asked: the words and the number of pictures."""
+    asked: list[tuple[str, int]] = []
+    request = Model.request
+
+    def listening(self: Model, messages: Any, images: Any, options: Any, **more: Any) -> Any:
+        asked.append((messages[-1]["content"][-1]["text"], len(images)))
+        return request(self, messages, images, options, **more)
+
+    monkeypatch.setattr(Model, "request", listening)
+    return asked
+
+
+def test_pages_are_read_as_one_text(
+    folder: Path, questions: list[tuple[str, int]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    ocr(ARTICLE, "-m", folder, "--multi-page", "--crop-to-patches", "--max-tokens", 6, "-f", "json", "--guard", "off")
+    assert questions == [("OCR with format:", 2)]
+    pages = json.loads(capsys.readouterr().out)["pages"]
+    assert len(pages) == 2
+    assert pages[1]["outcome"]["status"] == "ok"
+    assert pages[1]["outcome"]["reasons"] == ["read as one text with page 1"]
+
+
+def test_pages_are_read_one_by_one_otherwise(folder: Path, questions: list[tuple[str, int]]) -> None:
+    ocr(ARTICLE, "-m", folder, "--max-tokens", 6, "--guard", "off", "--task", "[red] format")
+    assert questions == [("[red] format", 1)] * 2
+
+
+def test_a_job_of_a_folder_run_reads_pages_as_one_text(
+    folder: Path, questions: list[tuple[str, int]], tmp_path: Path
+) -> None:
+    options = OcrOptions(model=str(folder), multi_page=True, max_tokens=6, guard="off")
+    out, journal = str(tmp_path / "article"), str(tmp_path / "journal")
+    (tmp_path / "journal" / "pages").mkdir(parents=True)
+    job = Job(str(ARTICLE), None, "article.pdf", out, ("json",), options, ExportOptions(), journal, "key", most=1)
+    done = run_job(job, lambda _: None)
+    assert done is not None
+    assert done.statuses == {"ok": 2}
+    assert questions == [("OCR with format:", 2)]
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["--task", "[0, 0, 2000, 5] OCR"], "box: expected numbers from 0 to 1000"),
+        (["--prompt", "[pink] OCR with format: "], "colour: expected red, green, blue"),
+        (["--multi-page", "--layout", "embedded"], "multi_page: reads whole pages"),
+    ],
+)
+def test_what_cannot_be_asked_is_said_in_a_line(
+    folder: Path, words: list[str], what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ocr(ARTICLE, "-m", folder, *words) == 2
+    said = capsys.readouterr().err.strip()
+    assert what in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize("option", ["--multi-page", "--crop-to-patches"])
+def test_engines_read_page_by_page(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ocr(ARTICLE, option) == 2
+    assert "got-ocr can be asked for this" in capsys.readouterr().err

@@ -109,7 +109,7 @@ def _read(job: Job, source: Source, tell: Tell) -> list[PageResult] | None:
         store.keep(page)
         tell(page_event(page, len(chosen)))
         results[page.page.index] = page
-        if read == job.most and len(results) < len(chosen):
+        if read == job.most and len(results) < len(chosen) and not job.options.multi_page:
             return None
     return list(results.values())
 
@@ -117,6 +117,9 @@ def _read(job: Job, source: Source, tell: Tell) -> list[PageResult] | None:
 def _fresh(job: Job, source: Source, indices: Iterable[int], tell: Tell) -> Iterator[PageResult]:
     """The results of pages: those on which processes died have failed, the others are read."""
     lost, reader = dict(job.lost), pages_reader(job.options)
+    if job.options.multi_page:
+        yield from reader.results(source, [index for index in indices if index + 1 not in lost])
+        indices = [index for index in indices if index + 1 in lost]
     for index in indices:
         if index + 1 in lost:
             yield failed(source, index, InternalError(lost[index + 1]))

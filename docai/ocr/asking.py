@@ -19,11 +19,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
-    """A prompt about one picture. `most`: tokens of the answer, where the options do not say it."""
+    """A prompt about one picture. `most`: tokens of the answer, where the options do not say it.
+
+    `further`: the pages behind it, for models that read several as one text.
+    """
 
     prompt: str
     pixels: RGB
     most: int
+    further: tuple[RGB, ...] = ()
+
+    @property
+    def pictures(self) -> list[RGB]:
+        return [self.pixels, *self.further]
 
 
 Answer: TypeAlias = "Generation | InputError"  # an error: the model does not take such a picture
@@ -64,8 +72,9 @@ class OneByOne:
         for place in by_size(questions):
             asked = questions[place]
             options = self._bounded(asked)
+            messages = as_messages(asked.prompt, len(asked.pictures))
             try:
-                yield place, self._model.answer(as_messages(asked.prompt, 1), [asked.pixels], options).whole()
+                yield place, self._model.answer(messages, asked.pictures, options).whole()
             except InputError as error:
                 yield place, error
 
@@ -97,7 +106,8 @@ class Together(OneByOne):
     def _submitted(self, asked: Question) -> Ticket:
         from docai.vlm.model import as_messages
 
-        request = self._model.request(as_messages(asked.prompt, 1), [asked.pixels], self._bounded(asked))
+        messages = as_messages(asked.prompt, len(asked.pictures))
+        request = self._model.request(messages, asked.pictures, self._bounded(asked))
         return self._engine.submit(request)
 
 
@@ -115,8 +125,9 @@ class InStep(OneByOne):
             asked = questions[places[0]]
             try:
                 pictures = [questions[place].pixels for place in places]
-                answers = self._writer.answer_all(asked.prompt, pictures, self._bounded(asked))
-                yield from zip(places, answers, strict=True)
+                yield from zip(
+                    places, self._writer.answer_all(asked.prompt, pictures, self._bounded(asked)), strict=True
+                )
             except InputError:  # of one of them
                 for at, answer in super().ask([questions[place] for place in places]):
                     yield places[at], answer

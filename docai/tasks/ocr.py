@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from docai.errors import DocaiError, InputError
+from docai.errors import DocaiError, InputError, UsageError
 from docai.tasks.options import OcrOptions, ReadingOptions, parse_pages
 from docai.types import Document, Page, PageContent, PageOutcome, PageResult, Status
 
@@ -110,12 +110,20 @@ def reader_for(options: ReadingOptions, layout: str = "embedded") -> PageReader:
 def pages_reader(options: OcrOptions) -> PageReader | PromptedPages:
     """The reader of these options: an engine's, or a model's. Without pixels there is nothing to ask a model about."""
     if options.engine:
+        _refuse_settings(options)
         return reader_for(options, options.layout or "embedded")
     if options.ocr == "never":
         return reader_for(replace(options, model="embedded"), options.layout or "embedded")
     from docai.tasks.prompted import prompted_reader
 
     return prompted_reader(options, None if options.layout is None else detector_for(options.layout, _ASKED_FROM))
+
+
+def _refuse_settings(options: OcrOptions) -> None:
+    """Raise UsageError for what only models are asked for."""
+    for name in ("multi_page", "crop_to_patches"):
+        if getattr(options, name):
+            raise UsageError(f"{name}: {options.model} reads page by page, as they are; got-ocr can be asked for this")
 
 
 def detector_for(layout: str, threshold: float | None = None) -> Detector:

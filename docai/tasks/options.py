@@ -99,6 +99,8 @@ class OcrOptions(ReadingOptions):
         choices=("fallback", "mark", "off"),
     )
     verify: bool = option(False, "Compare all answers of a model with what the embedded engine reads.")
+    multi_page: bool = option(False, "Read all pages as one text, by GOT-OCR.")
+    crop_to_patches: bool = option(False, "Show pages in crops as well, to GOT-OCR.")
     dtype: str | None = like(LoadOptions, "dtype")
     revision: str | None = like(SourceOptions, "revision")
     offline: bool = like(SourceOptions, "offline")

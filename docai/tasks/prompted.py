@@ -41,8 +41,12 @@ def prompted_reader(options: OcrOptions, detector: Detector | None) -> PromptedP
     model = seeing_model(options)
     manner = manner_of(model.family.name)
     # log probabilities of the chosen tokens tell how sure the model is
-    chosen = GenerationOptions(max_tokens=options.max_tokens, logprobs=None if options.guard == "off" else 0)
-
+    chosen = GenerationOptions(
+        max_tokens=options.max_tokens,
+        logprobs=None if options.guard == "off" else 0,
+        multi_page=options.multi_page,
+        crop_to_patches=options.crop_to_patches,
+    )
     reader = PromptedReader(
         asker_of(model, chosen),
         manner,
@@ -54,7 +58,9 @@ def prompted_reader(options: OcrOptions, detector: Detector | None) -> PromptedP
         dpi=options.dpi,
         canvas=canvas_of(model),
     )
-    return PromptedPages(reader, detector)
+    if options.multi_page and (detector is not None or options.layout is not None):
+        raise UsageError("multi_page: reads whole pages; leave --layout out")
+    return PromptedPages(reader, detector, as_one=options.multi_page)
 
 
 def seeing_model(options: OcrOptions) -> Model:
@@ -92,13 +98,19 @@ def _task(options: OcrOptions, manner: Manner) -> str | None:
 
 
 class PromptedPages:
-    """Reads pages of any document by asking one model. `detector` finds what to ask about; None: the whole page."""
+    """Reads pages of any document by asking one model. `detector` finds what to ask about; None: the whole page.
 
-    def __init__(self, reader: PromptedReader, detector: Detector | None) -> None:
-        self.reader, self.detector = reader, detector
+    `as_one`: all pages are one text.
+    """
+
+    def __init__(self, reader: PromptedReader, detector: Detector | None, *, as_one: bool = False) -> None:
+        self.reader, self.detector, self.as_one = reader, detector, as_one
 
     def results(self, source: Source, indices: Iterable[int], layout: Layout | None = None) -> Iterator[PageResult]:
         """Pages in groups whose questions are asked together, whatever happens: an error becomes its page's outcome."""
+        if self.as_one:
+            yield from self._as_one(source, list(indices))
+            return
         group: list[int] = []
         for index in indices:
             group.append(index)
@@ -110,6 +122,21 @@ class PromptedPages:
     def result(self, source: Source, index: int, layout: Layout | None = None) -> PageResult:
         """One page."""
         return next(iter(self._group(source, [index], layout)))
+
+    def _as_one(self, source: Source, indices: Sequence[int]) -> Iterator[PageResult]:
+        """All pages by one question. Raises UsageError where the model does not read them so."""
+        from docai.ocr.as_one import read_as_one
+        from docai.tasks.ocr import failed
+
+        started = time.perf_counter()
+        try:
+            results = read_as_one(self.reader, [source.page(index) for index in indices])
+        except UsageError:
+            raise
+        except DocaiError as error:
+            results = [failed(source, index, error) for index in indices]
+        seconds = round((time.perf_counter() - started) / max(1, len(indices)), 3)
+        yield from (replace(result, seconds=seconds) for result in results)
 
     def _group(self, source: Source, indices: Sequence[int], layout: Layout | None) -> Iterator[PageResult]:
         from docai.tasks.ocr import failed

@@ -1,0 +1,61 @@
+"""Several pages are read as one text by a model that takes them together: what it says stands on the first of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from docai.errors import InputError
+from docai.ocr.asking import Question
+from docai.ocr.guard import Finding, Verdict, judge, summary
+from docai.ocr.ink import Ink, ink_of
+from docai.ocr.routed import blocks_of, whole_page
+from docai.ocr.routes import PLAIN
+from docai.types import Page, PageOutcome, PageResult, Status
+
+if TYPE_CHECKING:
+    from docai.ocr.prompted import PromptedReader
+    from docai.vlm.request import Generation
+
+
+def read_as_one(reader: PromptedReader, pages: Sequence[Page]) -> list[PageResult]:
+    """The results of pages, blank ones left out of the question. Nothing takes the place of an answer that is wrong.
+
+    Raises InputError for pages that the model does not take, LimitExceeded for more than it can read at once.
+    """
+    seen = [page.pixels(reader.dpi or reader.manner.dpi) for page in pages]
+    inks = [ink_of(pixels) for pixels in seen]
+    inked = [n for n, ink in enumerate(inks) if not ink.blank]
+    if not inked:
+        return [PageResult(page) for page in pages]
+    first, *others = inked
+    further = tuple(seen[n] for n in others)
+    question = Question(reader.words(PLAIN), seen[first], reader.manner.max_tokens, further)
+    ((_, answer),) = reader.asker.ask([question])
+    if isinstance(answer, InputError):
+        raise answer
+    result = _result(reader, pages[first], answer, _all([inks[n] for n in inked]))
+    said = f"read as one text with page {pages[first].index + 1}"
+    return [result if n == first else PageResult(page, outcome=_beside(said)) for n, page in enumerate(pages)]
+
+
+def _beside(said: str) -> PageOutcome:
+    return PageOutcome(Status.OK, (said,))
+
+
+def _all(inks: Sequence[Ink]) -> Ink:
+    share = sum(ink.share for ink in inks) / len(inks)
+    return Ink(blank=False, share=share, characters=sum(ink.characters for ink in inks))
+
+
+def _result(reader: PromptedReader, page: Page, answer: Generation, ink: Ink) -> PageResult:
+    checked = reader.guard != "off"
+    verdict = judge(answer, ink) if checked else Verdict(Finding.OK, answer.text)
+    route = whole_page(page)
+    blocks = blocks_of(route, verdict.text, page, parser=reader.manner.parser, source=reader.source)
+    if checked:
+        blocks = [replace(b, verdict=verdict.finding.value, confidence=verdict.confidence) for b in blocks]
+    numbered = [replace(b, id=f"p{page.index + 1}-b{n}") for n, b in enumerate(blocks, 1)]
+    reasons = summary([(0, verdict)])
+    return PageResult(page, tuple(numbered), PageOutcome(Status.DEGRADED, reasons) if reasons else PageOutcome())
