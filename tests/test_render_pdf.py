@@ -14,7 +14,6 @@ from docai.render.document import open_document
 from docai.types import Glyphs, PageContent
 from tests.conftest import pdf_of
 
-
 # The objects of a page: 1 the catalog, 2 the pages, 3 Helvetica, 4 the page, the rest as given.
 
 
