@@ -127,7 +127,7 @@ def test_keys_are_kept_for_every_head() -> None:
     spec = GoldenAttentionSpec(4, 2, 16, RopeSpec(8, interleaved=True))
     attention, cache = GoldenAttention(32, spec), FullCache()
     attention(mx.array(noise("x", (1, 3, 32), 1)), None, "causal", cache)
-    assert cache.state[0].shape[1] == 4
+    assert cache.state[0].shape[1] == spec.kept_heads == 4
 
 
 # --- prompts

@@ -33,6 +33,11 @@ class AttentionSpec:
     window: int | None = None
 
     @property
+    def kept_heads(self) -> int:
+        """Heads of keys, and as many of values, that a cache keeps."""
+        return self.kv_heads
+
+    @property
     def scoring(self) -> Scoring:
         return Scoring(self.head_dim**-0.5 if self.scale is None else self.scale, self.cap)
 

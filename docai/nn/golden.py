@@ -65,6 +65,10 @@ class GoldenAttentionSpec(AttentionSpec):
 
     eps: float = 1e-6
 
+    @property
+    def kept_heads(self) -> int:
+        return self.heads
+
 
 class GoldenAttention(Attention):
     """Names: q, k, v, o; sinks (heads,), see `Scoring`.

@@ -139,7 +139,7 @@ def _kept_per_token(spec: AnySpec | DetectorSpec) -> int:
     if isinstance(spec, DetectorSpec):
         return 0
     if isinstance(spec.decoder, DecoderSpec):
-        return sum(2 * layer.attention.kv_heads * layer.attention.head_dim for layer in spec.decoder.layers)
+        return sum(2 * layer.attention.kept_heads * layer.attention.head_dim for layer in spec.decoder.layers)
     return 2 * spec.decoder.layers * spec.decoder.layer.dims
 
 

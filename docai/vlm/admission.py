@@ -132,7 +132,7 @@ class Budget:
         return self._costs[key]
 
     def _layer(self, attention: AttentionSpec, options: GenerationOptions) -> LayerCost:
-        numbers = 2 * attention.kv_heads * attention.head_dim
+        numbers = 2 * attention.kept_heads * attention.head_dim
         window = attention.window if attention.window is not None else options.kv_window
         if window is None and options.kv_bits:
             bits = (options.kv_bits + (options.kv_value_bits or options.kv_bits)) / 2
