@@ -1,4 +1,4 @@
-"""How writing works: scripts without spaces, scripts from right to left, words split at a line end."""
+"""How writing works: scripts without spaces, scripts from right to left, words split at a line end, times."""
 
 from __future__ import annotations
 
@@ -80,3 +80,12 @@ def page_number(text: str) -> int | None:
 def _roman(text: str) -> int:
     values = [{"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}[c] for c in text.casefold()]
     return sum(-v if any(v < after for after in values[i + 1 : i + 2]) else v for i, v in enumerate(values))
+
+
+def clock(seconds: float, digits: int = 0) -> str:
+    """A time of a recording as 01:02:03, with so many digits of a second behind it."""
+    scale: int = 10**digits
+    whole, part = divmod(round(max(0.0, seconds) * scale), scale)
+    minutes, rest = divmod(whole, 60)
+    behind = f".{part:0{digits}d}" if digits else ""
+    return f"{minutes // 60:02d}:{minutes % 60:02d}:{rest:02d}{behind}"

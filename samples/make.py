@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from source import arabic, article, invoice, japanese, scan
+from source import arabic, article, invoice, japanese, scan, slides
 
 HERE = Path(__file__).parent
 
@@ -20,6 +20,7 @@ def main() -> None:
     write("receipt.jpg", *scan.receipt())
     write("arabic.pdf", *arabic.make())
     write("cjk.pdf", *japanese.make())
+    write("slides.mp4", *slides.make())
 
 
 def write(name: str, data: bytes, expected: str) -> None:

@@ -1,7 +1,7 @@
 """Chunks for retrieval, as JSON lines: a heading path, text of limited length, and where it stands.
 
-A chunk never crosses a heading. Paragraphs are cut between sentences, code between lines; tables between rows, with
-their header repeated.
+A chunk never crosses a heading, or two pictures of a recording. Paragraphs are cut between sentences, code between
+lines; tables between rows, with their header repeated.
 """
 
 from __future__ import annotations
@@ -40,21 +40,31 @@ class Chunk:
     def json(self, source: str, number: int) -> dict[str, Any]:
         """The chunk as plain values; pages count from 1."""
         blocks = list({p.id: (p, piece.page) for piece in self.pieces for p in flat(piece.parts)}.values())
+        times = sorted({round(page.time, 3) for _, page in blocks if page.time is not None})
         return {
             "number": number,
             "source": source,
             "headings": list(self.headings),
             "text": self.text,
             "pages": sorted({block.page + 1 for block, _ in blocks}),
+            **({"times": times} if times else {}),
             "blocks": [block.id for block, _ in blocks],
             "boxes": [{"page": b.page + 1, "unit": page.unit, "box": box_json(b.box)} for b, page in blocks],
         }
+
+
+def _later(before: Piece, piece: Piece) -> bool:
+    """Whether a piece is on the next picture of a recording."""
+    return piece.page.time is not None and piece.page.index != before.page.index
 
 
 def chunks(document: Document, options: ExportOptions) -> Iterator[Chunk]:
     """The document's chunks in reading order."""
     writer, path, chunk = Markdown(document, options), tuple[tuple[int, str], ...](), Chunk()
     for piece in writer.flow:
+        if chunk.pieces and _later(chunk.pieces[-1], piece) and not chunk.only_headings:
+            yield chunk
+            chunk = Chunk(chunk.headings)
         is_heading = piece.label in (Label.TITLE, Label.HEADING)
         if is_heading:
             path = _below(path, piece)

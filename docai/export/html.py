@@ -19,6 +19,7 @@ from docai.export.html_inline import body_html
 from docai.export.markup import element, escaped
 from docai.export.options import ExportOptions
 from docai.types import Block, Document, Label, Page, PageResult, Status
+from docai.writing import clock
 
 if TYPE_CHECKING:
     from docai.types import RGB
@@ -93,7 +94,12 @@ def _view(page: Page, blocks: list[Block], pixels: RGB | None) -> str:
     boxes = "".join(_box(part, page) for block in blocks for part in (block, *block.children))
     ratio = f"--ratio: {page.width / page.height:.4f}"
     sheet = f'<div class="sheet" style="{ratio}">{image}{boxes}</div>'
-    return f'<figure class="view">{sheet}<figcaption>Page {number}</figcaption></figure>'
+    return f'<figure class="view">{sheet}<figcaption>{_named(page)}</figcaption></figure>'
+
+
+def _named(page: Page) -> str:
+    number = f"Page {page.index + 1}"
+    return number if page.time is None else f"{number}, {clock(page.time)}"
 
 
 def _box(block: Block, page: Page) -> str:

@@ -105,6 +105,7 @@ def page_json(result: PageResult) -> dict[str, Any]:
         "rotation": page.rotation,
         "skew": number(page.skew),
         "seconds": number(result.seconds),
+        **({} if page.time is None else {"time": number(page.time)}),
         "outcome": _outcome(result.outcome),
         "links": [{"box": box_json(link.box), "target": link.target} for link in result.links],
         "blocks": [block_json(block) for block in result.blocks],
@@ -238,7 +239,8 @@ def document_from(said: Mapping[str, Any], pages: Sequence[PageResult]) -> Docum
 def page_from(said: Mapping[str, Any]) -> PageResult:
     """A page of the values that `page_json` gave."""
     width, height = said["size"]
-    page = Page(said["index"], (width, height), said["unit"], said["source"], said["rotation"], said["skew"])
+    unit, source = said["unit"], said["source"]
+    page = Page(said["index"], (width, height), unit, source, said["rotation"], said["skew"], said.get("time"))
     outcome = said["outcome"]
     return PageResult(
         page,

@@ -15,6 +15,7 @@ from docai.export.inline import escape, inline
 from docai.export.lists import Item, nested
 from docai.export.options import ExportOptions, as_url, image_folder
 from docai.types import Block, Document, Label, Page, Table
+from docai.writing import clock
 
 if TYPE_CHECKING:
     from docai.types import RGB
@@ -45,18 +46,27 @@ class Markdown:
 
     def _parts(self) -> Iterator[str]:
         """Pieces that are set apart by an empty line; the items of a list make one."""
-        for (page, is_list), group in groupby(self.flow, key=self._group):
-            if self.options.page_breaks and page not in self.seen:
+        for (page, is_list), grouped in groupby(self.flow, key=self._group):
+            group = list(grouped)
+            if page is not None and page not in self.seen:
                 self.seen.add(page)
-                yield f"<!-- page {page + 1} -->"
+                yield from self._begun(group[0].page)
             if is_list:
                 yield "\n".join(nested(map(self._item, group)))
             else:
                 for piece in group:
                     yield from self.piece(piece)
 
-    def _group(self, piece: Piece) -> tuple[int, bool]:
-        return (piece.page.index if self.options.page_breaks else 0, piece.label is Label.LIST_ITEM)
+    def _begun(self, page: Page) -> Iterator[str]:
+        """What stands before a page."""
+        if self.options.page_breaks:
+            yield f"<!-- page {page.index + 1} -->"
+        if page.time is not None:
+            yield f"**[{clock(page.time)}]**"
+
+    def _group(self, piece: Piece) -> tuple[int | None, bool]:
+        apart = self.options.page_breaks or piece.page.time is not None
+        return (piece.page.index if apart else None, piece.label is Label.LIST_ITEM)
 
     def _item(self, piece: Piece) -> Item:
         return Item(piece.block.marker, piece.block.level or 0, self._inline(piece))

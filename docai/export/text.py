@@ -10,6 +10,7 @@ from docai.export.flow import Piece, pieces, unfolded
 from docai.export.grid import text_rows
 from docai.export.options import ExportOptions
 from docai.types import Document, Label, Table
+from docai.writing import clock
 
 _WIDEST = 60  # columns of a table cell; longer ones break the alignment rather than the page
 
@@ -17,9 +18,17 @@ _WIDEST = 60  # columns of a table cell; longer ones break the alignment rather 
 def render(document: Document, options: ExportOptions) -> str:
     """The document as plain text: paragraphs, a form feed between pages where page breaks are wanted."""
     flow = pieces(document, options)
-    if not options.page_breaks:
+    timed = any(result.page.time is not None for result in document.pages)
+    if not options.page_breaks and not timed:
         return _page(flow)
-    return "\f".join(_page(list(group)) for _, group in groupby(flow, key=lambda piece: piece.page.index))
+    pages = [list(group) for _, group in groupby(flow, key=lambda piece: piece.page.index)]
+    return ("\f" if options.page_breaks else "\n").join(_stamped(page) for page in pages if _page(page) or not timed)
+
+
+def _stamped(flow: list[Piece]) -> str:
+    """A page, with the time since when a recording shows it."""
+    time = flow[0].page.time
+    return _page(flow) if time is None else f"[{clock(time)}]\n\n{_page(flow)}"
 
 
 def _page(flow: list[Piece]) -> str:

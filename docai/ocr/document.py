@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
-from docai.types import Block, Label, PageResult
+from docai.types import Block, Label, PageResult, Status
 from docai.writing import page_number
 
 _EDGE = 0.14  # share of the page height, at the top and at the bottom, where furniture stands
 _DRIFT = 0.03  # by how much of the page height the same header may move
+_SAME = 0.9  # share of a picture's words that come back where the next one only adds to it
 _LONGEST = 160  # characters; running text that comes back is no header
 # "3", "3.1.", "A.2", "B." but not the article in "A note"
 _NUMBERED = re.compile(r"^((?:\d{1,3}|[A-Z](?=[.)]))(?:\.\d{1,3})*)[.)]?\s+\S")
@@ -27,10 +29,39 @@ _MOVABLE = frozenset(
 
 
 def settle(pages: Sequence[PageResult]) -> tuple[PageResult, ...]:
-    """The pages with furniture labelled, heading levels set and continued paragraphs marked."""
-    pages = relabel(pages, furniture(pages))
+    """The pages with furniture labelled, heading levels set and continued paragraphs marked.
+
+    Pages of a recording are slides or the states of a screen: one that the next only adds to is left out, and a title
+    that comes back is no running header.
+    """
+    recorded = any(page.page.time is not None for page in pages)
+    pages = without_builds(pages) if recorded else pages
+    labels = furniture(pages)
+    if recorded:
+        labels = {block: label for block, label in labels.items() if label is not Label.PAGE_HEADER}
+    pages = relabel(pages, labels)
     pages = with_levels(pages)
     return with_continuations(pages)
+
+
+def without_builds(pages: Sequence[PageResult]) -> tuple[PageResult, ...]:
+    """The pages of a recording without those whose words are all on the next one, which then begins with them."""
+    kept: list[PageResult] = []
+    since: float | None = None
+    for page, after in zip_longest(pages, pages[1:]):
+        began = page.page.time if since is None else since
+        if after is not None and page.outcome.status is not Status.FAILED and _adds_to(after, page):
+            since = began
+            continue
+        kept.append(replace(page, page=replace(page.page, time=began)))
+        since = None
+    return tuple(kept)
+
+
+def _adds_to(after: PageResult, page: PageResult) -> bool:
+    """Whether nearly all words of a page are on the page behind it, too."""
+    words, more = (Counter(" ".join(block.text for block in p.blocks).split()) for p in (page, after))
+    return words.total() > 0 and (words & more).total() >= _SAME * words.total()
 
 
 def relabel(pages: Sequence[PageResult], labels: dict[str, Label]) -> tuple[PageResult, ...]:
@@ -181,7 +212,7 @@ def with_continuations(pages: Sequence[PageResult]) -> tuple[PageResult, ...]:
     """Text blocks that go on from the text block before them, over a column or page border, marked as such."""
     going_on: set[str] = set()
     last: Block | None = None
-    for block in (b for page in pages for b in page.blocks):
+    for block in (b for page in pages for b in page.blocks if page.page.time is None):
         if block.label is Label.TEXT:
             if last is not None and _goes_on(last, block):
                 going_on.add(block.id)

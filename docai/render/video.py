@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from docai.errors import DependencyMissing, InputError, LimitExceeded
 from docai.types import Limits
@@ -186,6 +187,12 @@ class VideoFile:
     def pixels(self, index: int, dpi: float) -> NDArray[np.uint8]:  # noqa: ARG002 - a frame has its own resolution
         """A frame as RGB (H, W, 3), upright. Where it cannot be decoded, the next one that can, or the last."""
         return self._rgb(self._frame(index))
+
+    def page_pdf(self, index: int) -> bytes:
+        """A PDF of this one frame."""
+        buffer = io.BytesIO()
+        Image.fromarray(self.pixels(index, 0)).save(buffer, "PDF", resolution=72.0)
+        return buffer.getvalue()
 
     def frame(self, index: int, most: int) -> NDArray[np.uint8]:
         """The same with at most `most` pixels: a larger one comes smaller, its shape kept."""

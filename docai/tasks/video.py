@@ -15,6 +15,7 @@ from docai.tasks.pictures import clip_in
 from docai.types import VIDEO_FPS, VIDEO_FRAMES
 from docai.vlm.clips import Clip
 from docai.vlm.request import Generation, GenerationOptions
+from docai.writing import clock
 
 if TYPE_CHECKING:
     from docai.vlm.clips import Medium
@@ -94,7 +95,7 @@ def shown(model: Model, media: Iterable[Medium]) -> tuple[Shown, ...]:
 
 def contact_sheet(model: Model, media: Iterable[Medium]) -> bytes:
     """A PNG of the frames that the model sees, each with its time below; a line for each video."""
-    from PIL import Image, ImageDraw
+    from PIL import Image, ImageDraw, ImageOps
 
     rows = [row for medium in media if isinstance(medium, Clip) for row in _rows(model, medium)]
     step = (_CELL[0] + _EDGE, _CELL[1] + _EDGE + _LINE)
@@ -103,9 +104,7 @@ def contact_sheet(model: Model, media: Iterable[Medium]) -> bytes:
     for down, row in enumerate(rows):
         for across, (rgb, said) in enumerate(row):
             left, top = _EDGE + across * step[0], _EDGE + down * step[1]
-            frame = Image.fromarray(rgb)
-            frame.thumbnail(_CELL)
-            sheet.paste(frame, (left, top))
+            sheet.paste(ImageOps.contain(Image.fromarray(rgb), _CELL), (left, top))
             draw.text((left, top + _CELL[1] + 2), said, fill=_INK)
     buffer = io.BytesIO()
     sheet.save(buffer, "PNG")
@@ -117,16 +116,7 @@ def _rows(model: Model, clip: Clip) -> list[list[tuple[Any, str]]]:
     sample = model.sample(clip)
     name = Path(clip.name).name[:32]
     cells = [
-        (clip.video.frame(number, most=_CELL[0] * _CELL[1] * 4), f"{clock(time)}  {name}")
+        (clip.video.frame(number, most=_CELL[0] * _CELL[1] * 4), f"{clock(time, 1)}  {name}")
         for number, time in zip(sample.numbers, sample.times, strict=True)
     ]
     return [cells[at : at + _SHEET] for at in range(0, len(cells), _SHEET)]
-
-
-def clock(seconds: float) -> str:
-    """`1:02:03.4`; hours where there are any."""
-    tenths = round(seconds * 10)
-    minutes, rest = divmod(tenths, 600)
-    hours, minutes = divmod(minutes, 60)
-    ahead = f"{hours}:{minutes:02d}" if hours else f"{minutes}"
-    return f"{ahead}:{rest // 10:02d}.{rest % 10}"
