@@ -99,10 +99,10 @@ class Docai:
         self.mx = require_mlx()
         import tokenizers
 
-        from docai.vlm.blocks import BlockStore
         from docai.vlm.engine import Engine
         from docai.vlm.generate import Runtime
         from docai.vlm.loading import load_network
+        from docai.vlm.prefix import BlockStore
         from docai.vlm.scheduler import EngineLimits
         from docai.vlm.shelf import DiskShelf
         from docai.vlm.stream import Pieces

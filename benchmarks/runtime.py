@@ -121,6 +121,7 @@ def docai_side(folder: Path) -> Side:
     import tokenizers
 
     from docai.preprocess.inputs import ImageInput
+    from docai.vlm.engine import Engine
     from docai.vlm.generate import Request, Runtime
     from docai.vlm.loading import load_network
     from docai.vlm.request import GenerationOptions
@@ -132,10 +133,10 @@ def docai_side(folder: Path) -> Side:
     mx.eval(network.parameters())
     words = {f"w{i} ": i for i in range(network.spec.decoder.vocabulary)}
     tokenizer = Tokenizer(tokenizers.Tokenizer(tokenizers.models.WordLevel(words, "w0 ")))
-    runtime = Runtime(network, Pieces(tokenizer))
+    engine = Engine(Runtime(network, Pieces(tokenizer)))
 
     def answer(prompt: list[int], count: int) -> Iterator[int]:
-        stream = runtime.stream(Request(prompt, options=GenerationOptions(max_tokens=count, loop_guard=False)))
+        stream = engine.submit(Request(prompt, options=GenerationOptions(max_tokens=count, loop_guard=False)))
         for _ in stream:
             yield 0
 

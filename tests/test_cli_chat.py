@@ -28,8 +28,8 @@ from docai.tasks.chat import Chat, remarks
 from docai.tasks.load import load
 from docai.tasks.options import ChatOptions, ClipOptions, PictureOptions
 from docai.vlm.model import Model
-from docai.vlm.network import Network
 from docai.vlm.request import Generation, GenerationOptions, Piece, Usage
+from docai.vlm.ticket import Ticket
 from tests.test_cli import run
 from tests.tiny_checkpoint import tiny_llama, tiny_qwen2_vl
 
@@ -166,15 +166,15 @@ def test_exit_codes(
 def test_an_interrupt_ends_with_its_code(
     models: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    step, calls = Network.step, []
+    following, calls = Ticket.__next__, []
 
-    def interrupted(*args: Any) -> Any:
+    def interrupted(ticket: Ticket) -> Piece:
         calls.append(1)
         if len(calls) == 9:
             raise KeyboardInterrupt
-        return step(*args)
+        return following(ticket)
 
-    monkeypatch.setattr(Network, "step", interrupted)
+    monkeypatch.setattr(Ticket, "__next__", interrupted)
     assert run("chat", "-m", str(models / "text"), "-p", "Hi") == ExitCode.INTERRUPTED
     captured = capsysbinary.readouterr()
     assert captured.out.endswith(b"\n")

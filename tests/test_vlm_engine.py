@@ -21,14 +21,14 @@ mx = pytest.importorskip("mlx.core")
 
 from docai.errors import LimitExceeded, UsageError  # noqa: E402
 from docai.preprocess.inputs import ImageInput  # noqa: E402
-from docai.vlm.blocks import BlockStore  # noqa: E402
 from docai.vlm.engine import Engine  # noqa: E402
 from docai.vlm.generate import Request, RequestImage, Runtime  # noqa: E402
 from docai.vlm.guess import Guesser  # noqa: E402
 from docai.vlm.job import Job  # noqa: E402
 from docai.vlm.loading import load_network  # noqa: E402
-from docai.vlm.model import open_model  # noqa: E402
+from docai.vlm.model import as_messages, open_model  # noqa: E402
 from docai.vlm.network import Network  # noqa: E402
+from docai.vlm.prefix import BlockStore  # noqa: E402
 from docai.vlm.request import Generation, GenerationOptions  # noqa: E402
 from docai.vlm.scheduler import EngineLimits  # noqa: E402
 from docai.vlm.stream import Pieces  # noqa: E402
@@ -390,6 +390,37 @@ def test_a_step_that_fails_is_tried_again_with_each_by_itself(folder: Path, monk
         texts.engine.answers([texts.request("Hello")])
     monkeypatch.setattr(Network, "step", step)
     same(texts.engine.answers([texts.request("Hello")]), expected[:1])
+    texts.engine.close()
+
+
+@pytest.mark.parametrize("steady", [False, True])
+def test_images_of_one_shape_are_encoded_together(folder: Path, steady: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = Texts(folder / "qwen", rows=8, steady=steady)
+    state = np.random.RandomState(2)
+    pictures = [state.randint(0, 256, (h, 64, 3)).astype(np.uint8) for h in (48, 48, 64, 48, 64)]
+    asked = [[pictures[0], pictures[2]], [pictures[1]], [pictures[3]], [pictures[4]], [pictures[3]], []]
+    model = texts.model
+
+    def requests() -> list[Request]:
+        given = GenerationOptions(max_tokens=8)
+        return [model.request(as_messages("What?", len(seen)), seen, given) for seen in asked]
+
+    expected = [model.engine.submit(request).whole() for request in requests()]
+    model.clear()
+    encode, passes = Network.encode, []
+    monkeypatch.setattr(
+        Network, "encode", lambda self, images, **how: (passes.append(len(images)), encode(self, images, **how))[1]
+    )
+    prepared = requests()
+    running = texts.engine.submit(texts.request("Hello", max_tokens=3000))  # they come in while something runs
+    next(running)
+    with texts.engine._worker._changed:  # all at once
+        tickets = [texts.engine.submit(request) for request in prepared]
+    same([ticket.whole() for ticket in tickets], expected)
+    assert sorted(passes) == ([1] * 5 if steady else [2, 3])
+    cached = requests()
+    assert all(image.cached for request in cached for image in request.images)
+    running.close()
     texts.engine.close()
 
 

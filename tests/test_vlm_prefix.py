@@ -14,11 +14,10 @@ mx = pytest.importorskip("mlx.core")
 
 from docai.nn.cache import Cache, FullCache, QuantizedCache, RotatingCache, Rounding  # noqa: E402
 from docai.nn.scores import Scoring  # noqa: E402
-from docai.vlm.blocks import Block, BlockStore, chain, restore  # noqa: E402
 from docai.vlm.engine import Engine  # noqa: E402
 from docai.vlm.generate import Request, RequestImage, Runtime  # noqa: E402
 from docai.vlm.loading import load_network  # noqa: E402
-from docai.vlm.prefix import Layout, Span  # noqa: E402
+from docai.vlm.prefix import Block, BlockStore, Layout, Span, chain, restore  # noqa: E402  # noqa: E402
 from docai.vlm.request import Generation, GenerationOptions  # noqa: E402
 from docai.vlm.shelf import DiskShelf, checksum  # noqa: E402
 from docai.vlm.stream import Pieces  # noqa: E402

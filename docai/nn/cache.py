@@ -161,13 +161,6 @@ class RotatingCache:
         self._keys, self._values = (a[:, :, -self.window :] for a in (keys[0], values[0]))
         self.offset, self._next = offset, self._keys.shape[2]
 
-    def fork(self) -> RotatingCache:
-        """A cache of its own that holds the same; nothing is copied until one of them is written to."""
-        copy = RotatingCache(self.window)
-        copy.offset, copy._next = self.offset, self._next
-        copy._keys, copy._values = (None if a is None else mx.array(a) for a in (self._keys, self._values))
-        return copy
-
     @property
     def state(self) -> list[mx.array]:
         return [a for a in (self._keys, self._values) if a is not None]

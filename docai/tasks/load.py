@@ -18,14 +18,14 @@ def load(
     revision: str | None = None,
     offline: bool = False,
     feature_cache: int = 20,
-    prefix_cache: int = 1,
+    prefix_cache: int = 1024,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Model:
     """A model of a folder, a repo id or a short name, ready to answer: `.generate(prompt, images)`, `.stream(...)`.
 
     `dtype`: float32, bfloat16 or float16 for weights that are not quantized. `feature_cache`: images whose features are
-    kept, `prefix_cache`: prompts whose beginnings are; 0 is none. `on_progress` is told bytes loaded and bytes in all.
-    Raises DependencyMissing where MLX or the model is not there, LimitExceeded where it does not fit into memory.
+    kept; `prefix_cache`: megabytes for what was read of prompts; 0 is none. `on_progress` is told bytes loaded and in
+    all. Raises DependencyMissing where MLX or the model is not there, LimitExceeded where it does not fit into memory.
     """
     from docai.checkpoint.backend import require_mlx
 

@@ -17,9 +17,9 @@ from typing import Any
 import mlx.core as mx
 
 from docai.errors import UsageError
-from docai.vlm.blocks import BlockStore
 from docai.vlm.generate import Request, Runtime
 from docai.vlm.job import Job, now
+from docai.vlm.prefix import BlockStore
 from docai.vlm.request import Generation
 from docai.vlm.scheduler import EngineLimits, Scheduler
 from docai.vlm.ticket import Ticket

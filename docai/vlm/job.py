@@ -11,8 +11,10 @@ import numpy as np
 
 from docai.nn.cache import Cache
 from docai.vlm.answer import Answer
-from docai.vlm.blocks import BlockStore
+from docai.vlm.connector import ImageFeatures
+from docai.vlm.features import Key
 from docai.vlm.generate import Chosen, Clock, Request, Runtime
+from docai.vlm.prefix import BlockStore
 from docai.vlm.reading import Reading
 from docai.vlm.request import FinishReason, Generation, TokenLogprob, Usage
 from docai.vlm.sample import Sampler, logprobs, ruling
@@ -40,6 +42,7 @@ class Job:
         )
         self.sampler = Sampler(options, request.ids, self.most)
         self.reading: Reading | None = None
+        self.features: dict[Key, ImageFeatures] = {}  # of its images, made together with those of others
         self.caches: list[Cache] = []  # of its own, until it joins others
         self.shift = 0
         self._runtime, self._reused = runtime, 0
@@ -67,7 +70,8 @@ class Job:
 
     def begin(self, store: BlockStore) -> Reading:
         """Begin to read the prompt, and what there is of the answer."""
-        reading = Reading(self._runtime.network, self.request, store, self.tenant, self.answer.tokens)
+        network, answered = self._runtime.network, self.answer.tokens
+        reading = Reading(network, self.request, store, self.tenant, answered, self.features)
         self.reading = reading
         reading.begin()
         self._reused = self._reused or reading.reused
@@ -141,7 +145,7 @@ class Job:
 
     def release(self) -> None:
         """Let go of what takes memory."""
-        self.caches, self.reading = [], None
+        self.caches, self.reading, self.features = [], None, {}
 
     def result(self) -> Generation:
         """The answer so far."""

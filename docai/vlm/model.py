@@ -19,21 +19,24 @@ from docai.preprocess.processors import cutting, within
 from docai.vlm.ask import Setting
 from docai.vlm.clips import Clip, Medium, MediumLike, Sample, is_clip, medium_of, question_of, settle
 from docai.vlm.connector import ImageFeatures
+from docai.vlm.engine import Engine
 from docai.vlm.families import Family
 from docai.vlm.features import CacheCounts, FeatureCache, Key
-from docai.vlm.generate import Request, RequestImage, Runtime, Stream
+from docai.vlm.generate import Request, RequestImage, Runtime
 from docai.vlm.images import preprocessor_config
 from docai.vlm.loading import load_network, resolve
 from docai.vlm.network import Network
 from docai.vlm.pictures import Picture
-from docai.vlm.prefix import PrefixStore
+from docai.vlm.prefix import BlockStore
 from docai.vlm.prompt import Message, encode, render
-from docai.vlm.request import Generation, GenerationOptions
+from docai.vlm.request import Answering, Generation, GenerationOptions
 from docai.vlm.stream import Pieces
 from docai.vlm.structured import Grammar, Vocabulary
 from docai.vlm.thinking import thinking_marks
 from docai.vlm.tokenizer import Tokenizer
 from docai.vlm.videos import video_config
+
+PREFIX_CACHE = 1024  # megabytes for what was read of prompts
 
 
 class Model:
@@ -49,12 +52,13 @@ class Model:
         *,
         clips: ClipProcessor | None = None,
         feature_cache: int = 20,
-        prefix_cache: int = 1,
+        prefix_cache: int = PREFIX_CACHE,
     ) -> None:
         self.name, self.network, self.family, self.tokenizer = name, network, family, tokenizer
         self._processor, self._clips = processor, clips
         self._features: FeatureCache[tuple[ImageInput, ImageFeatures]] = FeatureCache(feature_cache)
-        self.runtime = Runtime(network, Pieces(tokenizer), thinking_marks(tokenizer), PrefixStore(prefix_cache))
+        self.runtime = Runtime(network, Pieces(tokenizer), thinking_marks(tokenizer))
+        self.engine = Engine(self.runtime, store=BlockStore(prefix_cache << 20))  # where its requests run
         self._vocabulary: Vocabulary | None = None
 
     @property
@@ -75,7 +79,7 @@ class Model:
     def clear(self) -> None:
         """Forget all features and prompts."""
         self._features.clear()
-        self.runtime.prefixes.clear()
+        self.engine.store.clear()
         mx.clear_cache()
 
     def generate(
@@ -98,7 +102,7 @@ class Model:
         template: bool = True,
         tools: Sequence[Mapping[str, Any]] | None = None,
         **options: Any,
-    ) -> Stream:
+    ) -> Answering:
         """The answer to a prompt or a conversation, piece by piece.
 
         `images` stand before a prompt; in a conversation, where its content has parts `{"type": "image"}`, in order.
@@ -122,11 +126,11 @@ class Model:
         template: bool = True,
         tools: Sequence[Mapping[str, Any]] | None = None,
         most_images: int | None = None,
-    ) -> Stream:
+    ) -> Answering:
         """The next turn of a conversation; `stream` with its options in one. More than `most_images` are refused."""
         started = time.perf_counter()
         asked = self.request(messages, images, options, template=template, tools=tools, most_images=most_images)
-        return self.runtime.stream(asked, started=started)
+        return self.engine.submit(asked, started=started)
 
     def request(
         self,
@@ -138,7 +142,7 @@ class Model:
         tools: Sequence[Mapping[str, Any]] | None = None,
         most_images: int | None = None,
     ) -> Request:
-        """What `answer` asks; an engine over `runtime` answers many of them at once."""
+        """What `answer` asks; `engine` answers many of them at once."""
         media = [medium_of(image) for image in images]
         settled = settle(messages, media, model=self.name, family=self.family, sees=self.sees, most_images=most_images)
         if images and not self.sees:
@@ -186,7 +190,7 @@ class Model:
             seen, features = known
             return RequestImage(key, seen, lambda: features, cached=True)
         taken = taken or processor(clip.frames(sample), sample.times, sample.seconds)
-        return RequestImage(key, taken, self._encoder(key, taken))
+        return self._to_encode(key, taken)
 
     def _image(self, picture: Picture, most: int | None, *, crops: bool = False) -> RequestImage:
         """A picture of a request: what the cache has of it, or what the processor makes of it."""
@@ -199,17 +203,22 @@ class Model:
         processor = self._processor if most is None else within(self._processor, most)
         processor = (cutting(processor) or processor) if crops else processor
         taken = processor(picture.load())
-        return RequestImage(key, taken, self._encoder(key, taken))
+        return self._to_encode(key, taken)
 
-    def _encoder(self, key: Key, taken: ImageInput) -> Callable[[], ImageFeatures]:
+    def _to_encode(self, key: Key, taken: ImageInput) -> RequestImage:
+        """An image that is still to be encoded, after which the cache has it."""
+
+        def keep(features: ImageFeatures) -> None:
+            shape_only = np.broadcast_to(np.float32(0), taken.pixels.shape)  # takes no memory
+            self._features.put(key, (replace(taken, pixels=shape_only), features))
+
         def encoded() -> ImageFeatures:
             (features,) = self.network.encode([taken])
             mx.eval(features.rows, *features.deepstack)
-            shape_only = np.broadcast_to(np.float32(0), taken.pixels.shape)  # takes no memory
-            self._features.put(key, (replace(taken, pixels=shape_only), features))
+            keep(features)
             return features
 
-        return encoded
+        return RequestImage(key, taken, encoded, keep=keep)
 
     def _grammar(self, options: GenerationOptions) -> Grammar | None:
         schema = options.schema()
@@ -239,7 +248,7 @@ def open_model(
     revision: str | None = None,
     offline: bool = False,
     feature_cache: int = 20,
-    prefix_cache: int = 1,
+    prefix_cache: int = PREFIX_CACHE,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Model:
     """The model of a folder, a repo id or a short name; see `docai.tasks.load.load`."""
@@ -254,7 +263,7 @@ def model_of(
     *,
     dtype: str | None = None,
     feature_cache: int = 20,
-    prefix_cache: int = 1,
+    prefix_cache: int = PREFIX_CACHE,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Model:
     """The model of a checkpoint. Raises CheckpointError or LimitExceeded."""

@@ -16,7 +16,7 @@ from docai.preprocess.inputs import ImageInput
 from docai.vlm.connector import ImageFeatures, build_connector
 from docai.vlm.decoder import Decoder
 from docai.vlm.spec import ModelSpec
-from docai.vlm.vision import Seen, build_tower
+from docai.vlm.vision import Seen, build_tower, seen_together
 
 Ids = NDArray[np.int32]
 
@@ -71,9 +71,12 @@ class Network(nn.Module):
             self.vision.fuse()
         self.decoder.fuse()
 
-    def encode(self, images: Sequence[ImageInput]) -> list[ImageFeatures]:
-        """The features of each image, as the decoder takes them."""
-        seen = self.vision(images) if "vision" in self else [Seen(mx.array(image.pixels)) for image in images]
+    def encode(self, images: Sequence[ImageInput], *, together: bool = False) -> list[ImageFeatures]:
+        """The features of each image, as the decoder takes them. `together`: of one shape, see `seen_together`."""
+        if "vision" not in self:
+            seen = [Seen(mx.array(image.pixels)) for image in images]
+        else:
+            seen = seen_together(self.vision, images) if together else self.vision(images)
         return [self.connector(one, image) for one, image in zip(seen, images, strict=True)]
 
     def positions(self, tokens: Sequence[int], images: Sequence[ImageInput]) -> tuple[mx.array | None, int]:

@@ -1,19 +1,24 @@
-"""Prompts that begin as an earlier one did: what was read of it need not be read again.
+"""What was read of prompts, kept in blocks: the beginning that a prompt shares with an earlier one is not read again.
 
-A prompt is read in chunks whose ends depend only on what stands before them. So the beginning that two prompts share is
-cut alike in both, and going on from the last shared end gives the same numbers, to the bit, as reading all of it.
+A prompt is read in chunks whose ends depend only on what stands before them, and a block is what the caches took in of
+one chunk. Its key hashes the tokens and images of the chunk and the key of the block before, so that a key stands for
+a whole beginning: who has it, had the same tokens, the same images, the same way of reading, and the same tenant. Going
+on behind a block gives the same numbers, to the bit, as reading everything.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from typing import Any, Protocol
 
 import mlx.core as mx
 import numpy as np
 
-from docai.nn.cache import Cache, RotatingCache
+from docai.nn.cache import Arrays, Cache, RotatingCache
 from docai.vlm.features import Key
 
 SMALLEST = 128  # tokens of a chunk that may end with an image; shorter ones would read long prompts slowly
@@ -36,25 +41,6 @@ class Layout:
     images: tuple[Span, ...]
     ends: tuple[int, ...]
 
-    def shared(self, other: Layout) -> int:
-        """How many tokens both begin with, up to an end of a chunk in both."""
-        common = _common(self.ids, other.ids)
-        for image in self.images:
-            if image.start < common and image not in other.images:
-                common = image.start
-        best = 0
-        for end, theirs in zip(self.ends, other.ends, strict=False):
-            if end != theirs or end > common:
-                break
-            best = end
-        return best
-
-
-def _common(a: Sequence[int], b: Sequence[int]) -> int:
-    length = min(len(a), len(b))
-    differ = np.flatnonzero(np.asarray(a[:length]) != np.asarray(b[:length]))
-    return int(differ[0]) if len(differ) else length
-
 
 def chunk_ends(length: int, images: Sequence[Span], step: int, *, whole_images: bool = False) -> tuple[int, ...]:
     """Where chunks of at most `step` tokens end in a prompt of `length` tokens.
@@ -75,91 +61,200 @@ def chunk_ends(length: int, images: Sequence[Span], step: int, *, whole_images: 
     return tuple(ends)
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A place in a prompt that can be come back to: `offset` tokens into it, with copies of the caches that forget.
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """What the layers took in of a chunk that ends at token `end`.
 
-    `logits` (1, V) are the scores after the whole prompt, where this is its end.
+    `layers`: of each layer the arrays of its cache, (1, heads, tokens, n): keys beside values. A ring has no more than
+    its window of them. `widths`: how many of the n numbers are the keys'. `logits` (1, V) are the scores behind the
+    chunk, where it was the last one of a prompt.
     """
 
-    offset: int
-    copies: tuple[RotatingCache | None, ...]
+    layers: tuple[tuple[mx.array, ...], ...]
+    widths: tuple[tuple[int, ...], ...]
+    end: int
     logits: mx.array | None = None
 
     @classmethod
-    def of(cls, offset: int, caches: Sequence[Cache], logits: mx.array | None = None) -> Mark:
-        return cls(offset, tuple(c.fork() if isinstance(c, RotatingCache) else None for c in caches), logits)
-
-    def caches(self, now: Sequence[Cache]) -> list[Cache] | None:
-        """The caches as they were at this place, made of what they are now; None where that cannot be had."""
-        back: list[Cache] = []
-        for cache, copy in zip(now, self.copies, strict=True):
-            if copy is None and not cache.trim(cache.offset - self.offset):
-                return None
-            back.append(cache if copy is None else copy.fork())
-        return back
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """A prompt that was read, with its caches, which have the answer too."""
-
-    layout: Layout
-    kind: Hashable  # what the caches were made with
-    caches: Sequence[Cache]
-    marks: tuple[Mark, ...]
-
-    def mark(self, offset: int) -> Mark:
-        """The mark at an end of a chunk; caches that forget nothing need none."""
-        return next((mark for mark in self.marks if mark.offset == offset), Mark(offset, (None,) * len(self.caches)))
-
-
-@dataclass(frozen=True, slots=True)
-class Beginning:
-    """What was found of a prompt: caches that hold its first `offset` tokens, and the marks up to there."""
-
-    caches: list[Cache]
-    offset: int = 0
-    marks: tuple[Mark, ...] = ()
+    def of(cls, caches: Sequence[Cache], count: int, logits: mx.array | None = None) -> Block:
+        """A copy of what the caches have of the last `count` tokens."""
+        pairs = [cache.last(count) for cache in caches]
+        layers = tuple(tuple(_beside(k, v) for k, v in zip(*pair, strict=True)) for pair in pairs)
+        widths = tuple(tuple(int(k.shape[-1]) for k in keys) for keys, _ in pairs)
+        return cls(layers, widths, caches[0].offset, logits)
 
     @property
-    def logits(self) -> mx.array | None:
-        """The scores after the prompt, where the caches hold all of it."""
-        return next((mark.logits for mark in self.marks if mark.offset == self.offset), None)
+    def arrays(self) -> Arrays:
+        return [a for layer in self.layers for a in layer] + ([] if self.logits is None else [self.logits])
+
+    @property
+    def nbytes(self) -> int:
+        return sum(int(a.nbytes) for a in self.arrays)
 
 
-class PrefixStore:
-    """Keeps the last `size` prompts that were read. A request takes one away and gives it back when it is done."""
+def _beside(keys: mx.array, values: mx.array) -> mx.array:
+    return mx.concatenate([keys, values], axis=-1)
 
-    def __init__(self, size: int = 1) -> None:
-        self.size = size
-        self._kept: list[Kept] = []
-        self._lock = threading.Lock()
+
+def restore(blocks: Sequence[Block], caches: Sequence[Cache]) -> None:
+    """Fill empty caches with what blocks that follow each other hold."""
+    for number, cache in enumerate(caches):
+        parts = [block.layers[number] for block in blocks]
+        if isinstance(cache, RotatingCache):
+            parts = _trailing(parts, cache.window)
+        whole = [mx.concatenate(list(arrays), axis=2) for arrays in zip(*parts, strict=True)]
+        widths = blocks[0].widths[number]
+        keys = [a[..., :width] for a, width in zip(whole, widths, strict=True)]
+        values = [a[..., width:] for a, width in zip(whole, widths, strict=True)]
+        cache.fill(keys, values, blocks[-1].end)
+
+
+def _trailing(parts: list[tuple[mx.array, ...]], tokens: int) -> list[tuple[mx.array, ...]]:
+    """The last parts that together have so many tokens."""
+    count = 0
+    for back, part in enumerate(reversed(parts), 1):
+        count += part[0].shape[2]
+        if count >= tokens:
+            return parts[-back:]
+    return parts
+
+
+def chain(layout: Layout, root: Hashable) -> list[str]:
+    """The key of each chunk of a prompt. `root`: all that has to be equal beside tokens and images."""
+    digest = blake2b(repr(root).encode(), digest_size=16).digest()
+    keys: list[str] = []
+    for start, end in zip((0, *layout.ends), layout.ends, strict=False):
+        images = [(i.start, i.stop, i.key) for i in layout.images if i.start < end and i.stop > start]
+        ids = np.asarray(layout.ids[start:end], np.int64).tobytes()
+        digest = blake2b(digest + ids + repr(images).encode(), digest_size=16).digest()
+        keys.append(digest.hex())
+    return keys
+
+
+class Shelf(Protocol):
+    """Where blocks are kept that memory has no room for, and beyond the end of the process."""
+
+    def get(self, key: str) -> Block | None:
+        """The block; None where there is none that can be read."""
+        ...
+
+    def put(self, key: str, block: Block) -> None: ...
+
+    def stats(self) -> dict[str, int]: ...
+
+
+@dataclass(slots=True)
+class PrefixCounts:
+    """What a store has done, under the names that mlx-vlm gives."""
+
+    lookups_hit: int = 0
+    lookups_miss: int = 0
+    exact_hits: int = 0  # whole prompts that needed no reading at all
+    matched_tokens: int = 0
+    restored_tokens: int = 0
+    stored_tokens: int = 0
+    stores: int = 0
+    evictions: int = 0
+    disk_hits: int = 0
+
+    @property
+    def token_hit_rate(self) -> float:
+        return self.matched_tokens / max(1, self.matched_tokens + self.stored_tokens)
+
+
+class BlockStore:
+    """Keeps up to `budget` bytes of blocks in memory, those used last, and more on a shelf. Threads share it."""
+
+    def __init__(self, budget: int, shelf: Shelf | None = None) -> None:
+        self.budget, self._shelf = budget, shelf
+        self._blocks: OrderedDict[str, Block] = OrderedDict()
+        self._bytes = 0
+        self._counts = PrefixCounts()
+        self._lock = threading.RLock()
+
+    @property
+    def on(self) -> bool:
+        return self.budget > 0 or self._shelf is not None
+
+    @property
+    def nbytes(self) -> int:
+        return self._bytes
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._blocks)
 
-    def take(self, layout: Layout, kind: Hashable) -> Beginning | None:
-        """What the prompt has in common with the one kept that it shares most with."""
+    def find(self, keys: Sequence[str]) -> list[Block]:
+        """The blocks of a prompt's beginning, as far as they are there. That of its end has to have its scores."""
+        blocks = self._found(keys)
+        if len(blocks) == len(keys) and blocks and blocks[-1].logits is None:
+            blocks.pop()
         with self._lock:
-            shared = [(layout.shared(kept.layout), n) for n, kept in enumerate(self._kept) if kept.kind == kind]
-            offset, number = max(shared, default=(0, 0))
-            if not offset:
-                return None
-            kept = self._kept.pop(number)
-        mark = kept.mark(offset)
-        if offset == len(layout.ids) and mark.logits is None:
-            return None
-        caches = mark.caches(kept.caches)
-        marks = tuple(mark for mark in kept.marks if mark.offset <= offset)
-        return None if caches is None else Beginning(caches, offset, marks)
+            counts = self._counts
+            counts.lookups_hit += bool(blocks)
+            counts.lookups_miss += not blocks
+            counts.exact_hits += bool(blocks) and len(blocks) == len(keys)
+            counts.matched_tokens += blocks[-1].end if blocks else 0
+            counts.restored_tokens += blocks[-1].end if blocks else 0
+        return blocks
 
-    def put(self, kept: Kept) -> None:
-        """Keep a prompt; the oldest make room."""
+    def _found(self, keys: Sequence[str]) -> list[Block]:
+        blocks: list[Block] = []
+        for key in keys:
+            block = self._get(key)
+            if block is None:
+                break
+            blocks.append(block)
         with self._lock:
-            self._kept = [*self._kept, kept][-self.size :] if self.size else []
+            for key in reversed(keys[: len(blocks)]):  # the last block of a prompt is the first to go
+                if key in self._blocks:
+                    self._blocks.move_to_end(key)
+        return blocks
+
+    def _get(self, key: str) -> Block | None:
+        with self._lock:
+            block = self._blocks.get(key)
+        if block is not None or self._shelf is None:
+            return block
+        block = self._shelf.get(key)
+        if block is not None:
+            with self._lock:
+                self._counts.disk_hits += 1
+            self._keep(key, block)
+        return block
+
+    def put(self, key: str, block: Block, tokens: int) -> None:
+        """Keep the block of `tokens` tokens, whose arrays have been evaluated."""
+        with self._lock:
+            known = self._blocks.get(key)
+            if known is not None and (known.logits is not None or block.logits is None):
+                return
+            self._counts.stores += 1
+            self._counts.stored_tokens += tokens
+        self._keep(key, block)
+        if self._shelf is not None:
+            self._shelf.put(key, block)
+
+    def _keep(self, key: str, block: Block) -> None:
+        if block.nbytes > self.budget:
+            return
+        with self._lock:
+            replaced = self._blocks.pop(key, None)
+            self._bytes += block.nbytes - (replaced.nbytes if replaced is not None else 0)
+            self._blocks[key] = block
+            while self._bytes > self.budget:
+                _, oldest = self._blocks.popitem(last=False)
+                self._bytes -= oldest.nbytes
+                self._counts.evictions += 1
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget what memory has; the counts stay."""
         with self._lock:
-            self._kept = []
+            self._blocks.clear()
+            self._bytes = 0
+
+    def stats(self) -> dict[str, Any]:
+        """Counts and sizes by mlx-vlm's names."""
+        with self._lock:
+            counts = {**asdict(self._counts), "token_hit_rate": self._counts.token_hit_rate}
+            counts |= {"resident_bytes": self._bytes, "memory_max_bytes": self.budget, "pool_used": len(self._blocks)}
+        return counts if self._shelf is None else {**counts, **self._shelf.stats()}

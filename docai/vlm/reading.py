@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import mlx.core as mx
 import numpy as np
@@ -10,18 +10,19 @@ import numpy as np
 from docai.errors import UsageError
 from docai.nn.cache import Cache, FullCache, RotatingCache, Rounding
 from docai.nn.rope import LongScaling
-from docai.vlm.blocks import Block, BlockStore, chain, restore
 from docai.vlm.connector import ImageFeatures
+from docai.vlm.features import Key
 from docai.vlm.generate import Request
 from docai.vlm.network import Network, Prompt
-from docai.vlm.prefix import Layout, Span, chunk_ends
+from docai.vlm.prefix import Block, BlockStore, Layout, Span, chain, chunk_ends, restore
 from docai.vlm.request import GenerationOptions
 
 
 class Reading:
     """One prompt on its way into caches of its own. `shift` and `logits` are known once it is `done`.
 
-    `answered`: tokens behind the prompt that were generated before, and have to be read again.
+    `answered`: tokens behind the prompt that were generated before, and have to be read again. `features`: of images,
+    by their keys, as far as they are known.
     """
 
     def __init__(
@@ -31,8 +32,10 @@ class Reading:
         store: BlockStore,
         tenant: Hashable = "",
         answered: Sequence[int] = (),
+        features: Mapping[Key, ImageFeatures] | None = None,
     ) -> None:
         self._network, self._request, self._store = network, request, store
+        self._known = features or {}
         self._ids = [*request.ids, *answered]
         self.layout = self._layout()
         self._keys = chain(self.layout, (tenant, cache_kind(network, request))) if store.on else []
@@ -108,7 +111,7 @@ class Reading:
         for places, image in zip(self._places(), self._request.images, strict=True):
             done = sum(place < start for place in places)
             if done < len(places) or not done:
-                whole = image.features()
+                whole = self._known.get(image.key) or image.features()
                 features.append(ImageFeatures(whole.rows[done:], tuple(level[done:] for level in whole.deepstack)))
         return features
 

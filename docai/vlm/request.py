@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from docai.errors import InputError, UsageError
 from docai.options import check, option
@@ -239,3 +239,22 @@ class Piece:
     text: str
     thinking: bool = False
     logprobs: tuple[TokenLogprob, ...] = ()
+
+
+class Answering(Protocol):
+    """An answer as it comes: iterate over its pieces; `result` is the whole of it, or what there is so far."""
+
+    def __iter__(self) -> Iterator[Piece]: ...
+
+    def __next__(self) -> Piece: ...
+
+    def close(self) -> None:
+        """End the answer here. One that was not read to its end is `cancelled`."""
+        ...
+
+    @property
+    def result(self) -> Generation: ...
+
+    def whole(self) -> Generation:
+        """Wait for the end."""
+        ...

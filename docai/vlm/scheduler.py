@@ -12,10 +12,12 @@ import mlx.core as mx
 from docai.checkpoint.backend import on_gpu, total_memory
 from docai.vlm.admission import Budget, Queue
 from docai.vlm.batch import Batch
-from docai.vlm.blocks import BlockStore
+from docai.vlm.encoding import encode_ahead
 from docai.vlm.generate import Chosen, Runtime
 from docai.vlm.guess import GuessingBatch
 from docai.vlm.job import Job
+from docai.vlm.prefix import BlockStore
+from docai.vlm.reading import Reading
 
 _SWEEP = 256  # ticks between which MLX may hoard freed memory, as in mlx-lm
 
@@ -129,7 +131,7 @@ class Scheduler:
 
     def _chunk(self, job: Job, *, wait: bool) -> int:
         """Read the next chunk of a job; the number of its tokens."""
-        reading = job.reading or job.begin(self._store)
+        reading = job.reading or self._begun(job)
         size = reading.next_size
         if not reading.done:
             reading.advance(wait=wait)
@@ -138,6 +140,12 @@ class Scheduler:
             self._reading.popleft()
             self._read.append((job, first))
         return size
+
+    def _begun(self, job: Job) -> Reading:
+        """Have a job begin to read; images of the others are encoded with its own."""
+        others = [other for other in self._reading if other is not job and other.reading is None]
+        encode_ahead(self._runtime.network, [job, *others], together=not self._steady)
+        return job.begin(self._store)
 
     def _join(self) -> None:
         for job, first in self._read:

@@ -20,7 +20,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from docai.vlm.blocks import Block
+from docai.vlm.prefix import Block
 
 CAP = 20 << 30  # bytes of a model's files
 _PENDING = 1 << 30  # bytes that may wait to be written; what comes beyond that is not kept

@@ -8,6 +8,7 @@ from typing import Protocol, TypeAlias
 
 import mlx.core as mx
 import mlx.nn as nn
+import numpy as np
 
 from docai.nn.davit import Davit, DavitSpec
 from docai.nn.packed_vit import PackedVit, PackedVitSpec
@@ -82,6 +83,22 @@ class RadioTower(Radio):
     def _seen(self, image: ImageInput) -> Seen:
         patches, summary = self.encode(mx.array(image.pixels[0]))
         return Seen(patches, (summary,))
+
+
+def seen_together(tower: nn.Module, images: Sequence[ImageInput]) -> list[Seen]:
+    """As a tower gives, for images of one shape, in a single pass where it can.
+
+    The sums are then of other sizes, so that numbers may differ in their last bits from those of an image by itself.
+    """
+    if len(images) < 2 or not isinstance(tower, PackedTower | FixedTower):
+        return tower(images)
+    pixels = mx.array(np.concatenate([image.pixels for image in images]))
+    if isinstance(tower, FixedTower):
+        return [Seen(rows) for rows in mx.split(tower.encode(pixels), len(images))]
+    encoded = tower.encode(pixels, [image.grid for image in images if image.grid is not None])
+    taps = [mx.split(tap, len(images)) for tap in encoded.taps]
+    rows = mx.split(encoded.rows, len(images))
+    return [Seen(own, tuple(tap[number] for tap in taps)) for number, own in enumerate(rows)]
 
 
 def build_tower(spec: TowerSpec) -> nn.Module:
