@@ -397,6 +397,7 @@ def test_a_job_of_a_folder_run_reads_pages_as_one_text(
     ("words", "what"),
     [
         (["--task", "[0, 0, 2000, 5] OCR"], "box: expected numbers from 0 to 1000"),
+        (["--task", "summary"], "task: expected plain or format, before them [x1, y1, x2, y2]"),
         (["--prompt", "[pink] OCR with format: "], "colour: expected red, green, blue"),
         (["--multi-page", "--layout", "embedded"], "multi_page: reads whole pages"),
     ],

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from docai.ocr.routes import CATEGORIES, PLAIN
 from docai.vlm.controls import DEFAULT
+from docai.vlm.got import check_task
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +15,8 @@ class Manner:
     """`page` asks about a whole page, `regions` about one category each; the others are asked about as text.
 
     `parser` is one of `docai.ocr.parsers`, or of `docai.ocr.located`. `dpi`: resolution at which pages in points are
-    rendered. `max_tokens` of one answer. `markers`: what is asked is a marker of the family's own, which it checks.
+    rendered. `max_tokens` of one answer. `markers`: what is asked is a marker of the family's own, which it checks;
+    `check` does so before anything is read.
     """
 
     page: str
@@ -23,6 +25,7 @@ class Manner:
     dpi: int = 200
     max_tokens: int = 4096
     markers: bool = False
+    check: Callable[[str], None] | None = None
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -56,6 +59,7 @@ _GOT = Manner(
     {"text": "OCR:", "table": _FORMATTED, "formula": _FORMATTED},
     parser="mathpix",
     markers=True,  # box, colour, format
+    check=check_task,
 )
 MANNERS: dict[str, Manner] = {
     "falcon_ocr": Manner(PLAIN, {category: category for category in CATEGORIES}),

@@ -94,6 +94,8 @@ def _task(options: OcrOptions, manner: Manner) -> str | None:
     task = options.task.strip().lower()
     if known and task not in known:
         raise UsageError(f"task: {options.model} knows {', '.join(known)}; got {options.task!r}")
+    if manner.check is not None:
+        manner.check(options.task)
     return task if known else options.task
 
 

@@ -39,6 +39,13 @@ def asked(text: str, setting: Setting, *, spaced: bool = False) -> str:
     return f"{before}OCR{''.join(what)}: "
 
 
+def check_task(text: str) -> None:
+    """Raise UsageError for a task that is none of the questions above."""
+    if _QUESTION.fullmatch(text.strip()) is None:
+        places = f"[x1, y1, x2, y2] in thousandths, or [{'|'.join(COLOURS)}]"
+        raise UsageError(f"task: expected plain or format, before them {places}; got {text[:80]!r}")
+
+
 def _marks(text: str) -> tuple[str, str]:
     """The colour and the place in brackets before a question, as the model writes them; "" where there is none."""
     inner = re.findall(r"\[([^\[\]]*)\]", text)
