@@ -87,6 +87,12 @@ def test_what_lies_in_a_larger_region_is_read_with_it() -> None:
     assert routed(outer, inner) == [("text", "text")]
 
 
+def test_nothing_is_left_to_a_region_that_is_left_to_another() -> None:
+    whole, middle, small = (0, 0, 300, 200), (20, 100, 280, 222), (30, 205, 90, 220)
+    regions = [region("table", whole), region("text", middle), region("text", small)]
+    assert [r.region.box for r in routes_of(regions, PAGE)] == [Box(*whole), Box(*small)]
+
+
 def test_text_in_a_picture_is_read() -> None:
     text, picture = region("text", (20, 20, 80, 40)), region("image", (10, 10, 300, 300))
     assert routed(picture, text) == [("image", SKIPPED), ("text", "text")]

@@ -76,13 +76,17 @@ def apart(routes: Sequence[Route]) -> list[Route]:
 
 
 def not_nested(routes: Sequence[Route]) -> list[Route]:
-    """Without regions that lie in a larger one, which is read whole. What lies in a picture stays: it is not read."""
+    """Without regions that lie in a larger one, which is read whole. What lies in a picture stays: it is not read.
 
-    def nests(route: Route, other: Route) -> bool:
-        a, b = route.region.box, other.region.box
-        return other.asked and b.area > a.area and inside(a, b) > _NESTED
-
-    return [route for route in routes if not any(nests(route, other) for other in routes if other is not route)]
+    From the largest down, so that nothing is left to a region that is itself left to another.
+    """
+    kept: list[Route] = []
+    for route in sorted(routes, key=lambda route: -route.region.box.area):
+        box = route.region.box
+        larger = (k.region.box for k in kept if k.asked and k.region.box.area > box.area)
+        if not any(inside(box, other) > _NESTED for other in larger):
+            kept.append(route)
+    return [route for route in routes if any(route is one for one in kept)]
 
 
 def cut_out(page: Page, pixels: RGB, box: Box) -> RGB | None:
