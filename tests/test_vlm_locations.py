@@ -75,7 +75,9 @@ def test_any_text_is_an_answer(text: str) -> None:
 
 
 def test_locate_anything_writes_names_boxes_and_points() -> None:
-    answer = "<ref>cat</ref><box><64><152><273><244></box><box><520><160><580><392></box><ref>dot</ref><box><5><7></box>"
+    answer = (
+        "<ref>cat</ref><box><64><152><273><244></box><box><520><160><580><392></box><ref>dot</ref><box><5><7></box>"
+    )
     assert referred(answer) == [
         Located("cat", "box", (((0.064, 0.152), (0.273, 0.244)),)),
         Located("cat", "box", (((0.52, 0.16), (0.58, 0.392)),)),

@@ -1,4 +1,4 @@
-"""`python tests/parity/florence_answers.py` asks transformers what answers of Florence-2 mean, and keeps it as a golden.
+"""`python tests/parity/florence_answers.py` asks transformers what answers of Florence-2 mean, and keeps it.
 
 Needs the `oracle` extra; the suite needs only `tests/goldens/florence2/answers.json`.
 """
