@@ -86,6 +86,9 @@ def torch(name: str, folder: Path, dtype: str) -> Run:
 def mlx_vlm(name: str, folder: Path, dtype: str) -> Run:
     from importlib import import_module
 
+    from docai.checkpoint.backend import preload_blas
+
+    preload_blas()  # by itself MLX is many times slower on a CPU
     import mlx.core as mx
 
     module = import_module(f"mlx_vlm.models.{name}")
