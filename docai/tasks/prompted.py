@@ -65,6 +65,9 @@ def prompted_reader(options: OcrOptions, detector: Detector | None) -> PromptedP
 
 def seeing_model(options: OcrOptions) -> Model:
     """The model that options name. Raises UsageError for one that takes no images."""
+    from docai.checkpoint.hub import locate
+
+    locate(options.model)  # a name that is none is told even where MLX is missing
     model = _loaded(options.model, options.dtype, options.revision, options.offline)
     if not model.sees:
         raise UsageError(f"model {options.model} reads text only; expected one that takes images")
