@@ -31,6 +31,7 @@ from docai.vlm.model import Model
 from docai.vlm.request import Generation, GenerationOptions
 from tests.test_cli import run
 from tests.tiny_checkpoint import tiny_llama
+from tests.tiny_documents import tiny_locate
 from tests.tiny_encdec import tiny_florence2
 
 PAGE = Page(0, (612.0, 792.0), "pt", "a.pdf")
@@ -69,8 +70,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_florence2(tmp_path_factory.mktemp("florence2"))
 
 
-def asked(fake: Fake, *phrases: str, file: str = "a.png", shape: str = "box") -> list[Grounded]:
-    options = GroundOptions(shape=shape)  # type: ignore[arg-type]
+def asked(fake: Fake, *phrases: str, file: str = "a.png", shape: str = "box", sought: str = "all") -> list[Grounded]:
+    options = GroundOptions(shape=shape, sought=sought)  # type: ignore[arg-type]
     given = InputFile(Path(file), None, file)
     return list(grounded(fake, given, phrases, options, PictureOptions(), GenerationOptions()))  # type: ignore[arg-type]
 
@@ -127,6 +128,35 @@ def test_locate_anything_is_asked_in_its_own_words() -> None:
     (page,) = asked(fake, "the button", shape="point")
     assert fake.asked == ["Point to: the button."]
     assert page.found[0].wkt == "POINT (32 20)"
+
+
+@pytest.mark.parametrize(
+    ("sought", "phrases", "prompts"),
+    [
+        ("one", ["a cat"], ["Locate a single instance that matches the following description: a cat."]),
+        ("text", ["Total", "VAT"], [f"Please locate the text referred as {word}." for word in ("Total", "VAT")]),
+        ("text", [], ["Detect all the text in box format."]),
+        ("screen", ["close"], ["Locate the region that matches the following description: close."]),
+    ],
+)
+def test_locate_anything_looks_for_more_than_things(sought: str, phrases: list[str], prompts: list[str]) -> None:
+    fake = Fake("locateanything", *["<box>None</box>"] * len(prompts))
+    (page,) = asked(fake, *phrases, sought=sought)
+    assert fake.asked == prompts
+    assert page.found == ()
+
+
+@pytest.mark.parametrize(
+    ("family", "phrases", "more", "words"),
+    [
+        ("florence2", ["x"], {"sought": "text"}, "this model looks for all"),
+        ("locateanything", ["x"], {"sought": "one", "shape": "point"}, "one gives boxes"),
+        ("locateanything", [], {"sought": "screen"}, "expected phrases"),
+    ],
+)
+def test_what_a_model_cannot_look_for(family: str, phrases: list[str], more: dict[str, str], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        asked(Fake(family), *phrases, **more)
 
 
 @pytest.mark.parametrize(
@@ -228,3 +258,13 @@ def test_captions_in_the_words_of_the_model(model: Path, capsysbinary: pytest.Ca
     assert run("caption", "a.png", "-m", str(model), "--detail", "short", "--max-tokens", "9") == 0
     said = capsysbinary.readouterr().out.decode()
     assert said.strip() == docai.load(str(model)).generate("<CAPTION>", ["a.png"], max_tokens=9).text.strip()
+
+
+def test_locate_anything_answers_through_the_command(
+    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    model = str(tiny_locate(tmp_path / "locate"))
+    assert run("ground", "a.png", "a cat", "a dog", "-m", model, "--max-tokens", "9") == 0
+    assert json.loads(capsysbinary.readouterr().out)["found"] == []
+    assert run("ground", "a.png", "-m", model) == 2
+    assert b"expected phrases to look for" in capsysbinary.readouterr().err

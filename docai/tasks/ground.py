@@ -86,6 +86,7 @@ def ground(
     model: str | Model = "florence-2",
     *,
     shape: str = "box",
+    sought: str = "all",
     pages: str | None = None,
     password: str | None = None,
     **options: Any,
@@ -98,7 +99,7 @@ def ground(
     from docai.render.inputs import InputFile
     from docai.tasks.load import load
 
-    asked = GroundOptions(shape=shape)  # type: ignore[arg-type]  # checked there
+    asked = GroundOptions(shape=shape, sought=sought)  # type: ignore[arg-type]  # checked there
     seen, chosen = PictureOptions(pages=pages, password=password), GenerationOptions(**options)
     path, data = (None, source) if isinstance(source, bytes) else (Path(source), None)
     file = InputFile(path, None, "image" if path is None else str(path), data)
@@ -123,7 +124,7 @@ def grounded(
     from docai.vlm.grounding import grounder_of
 
     grounder = grounder_of(model.family.name)
-    questions = grounder.questions(clean(phrases), asked.shape)
+    questions = grounder.questions(clean(phrases), asked.shape, asked.sought)
     limited = replace(options, max_tokens=options.max_tokens or MOST_TOKENS, special_tokens=True)
     for page, picture in pages_in(file, pictures):
         found: list[Found] = []

@@ -345,6 +345,12 @@ class GroundOptions:
     shape: Literal["box", "outline", "point"] = option(
         "box", "What to give of each thing, as far as the model can.", choices=("box", "outline", "point")
     )
+    sought: Literal["all", "one", "text", "screen"] = option(
+        "all",
+        "What a phrase names: all things of that kind, a single one, text (without a phrase: all of it), or a part of "
+        "a screen; as far as the model tells them apart.",
+        choices=("all", "one", "text", "screen"),
+    )
 
     def __post_init__(self) -> None:
         check(self)
