@@ -140,6 +140,16 @@ def test_it_grounds(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert len(page.generations) == 2
 
 
+def test_it_is_no_reader(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from docai.cli.app import main
+
+    article = Path(__file__).parents[1] / "samples" / "article.pdf"
+    with pytest.raises(SystemExit) as ended:
+        main(["ocr", str(article), "-m", str(folder)])
+    assert ended.value.code == 2
+    assert "say where things are, but read nothing; see docai ground" in capsys.readouterr().err
+
+
 # --- published checkpoints
 
 # config.json of nvidia/LocateAnything-3B, as far as it is read

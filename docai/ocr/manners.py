@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from docai.errors import UsageError
 from docai.ocr.routes import CATEGORIES, PLAIN
 from docai.vlm.controls import DEFAULT
 from docai.vlm.got import check_task
@@ -71,6 +72,11 @@ MANNERS: dict[str, Manner] = {
 }
 
 
+FINDERS = ("locateanything",)  # say where things are, and read nothing
+
+
 def manner_of(family: str) -> Manner:
-    """How a family is asked; any that is not named is asked in plain words."""
+    """How a family is asked; one that is not named, in plain words. Raises UsageError for one that reads nothing."""
+    if family in FINDERS:
+        raise UsageError(f"models of the family {family} say where things are, but read nothing; see docai ground")
     return MANNERS.get(family, ANY)
