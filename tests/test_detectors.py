@@ -125,3 +125,16 @@ def test_a_missing_norm_is_named(tmp_path: Path) -> None:
     del tensors[gone]
     with pytest.raises(CheckpointError, match=r"embedder\.0 .*running_var is missing"):
         load_network(read_checkpoint(_saved(case, tensors, tmp_path)))
+
+
+@pytest.mark.parametrize("name", ["pp_doclayout_v3-untied", "rt_detr_v2"])
+def test_half_precision_keeps_boxes_and_scores_whole(name: str, tmp_path: Path) -> None:
+    case, expected = _case(name), np.load(CASES / f"{name}.npz")
+    folder = _saved(case, _tensors(case, "transformers"), tmp_path)
+    network = load_network(read_checkpoint(folder), dtype="bfloat16")
+    found = network(mx.array(pages(case["pages"], case["seed"])))
+    assert {array.dtype for array in (found.boxes, found.logits)} == {mx.float32}
+    # which pixels become queries hangs on the last digits; what they say of their page does not
+    spread = [np.sort(np.array(found.logits).max(-1).ravel()), np.sort(expected["logits"].max(-1).ravel())]
+    assert np.abs(spread[0] - spread[1]).max() < 0.15
+    assert np.isfinite(np.array(found.boxes)).all()
