@@ -17,8 +17,11 @@ mx = pytest.importorskip("mlx.core")
 
 from PIL import Image  # noqa: E402
 
-from docai.errors import InputError, LimitExceeded, UsageError  # noqa: E402
+from docai.errors import DocaiError, InputError, LimitExceeded, UsageError  # noqa: E402
+from docai.render.inputs import expand  # noqa: E402
+from docai.tasks.caption import Caption, caption, captions_of  # noqa: E402
 from docai.tasks.chat import Chat  # noqa: E402
+from docai.tasks.options import CaptionOptions, PictureOptions  # noqa: E402
 from docai.vlm import reading  # noqa: E402
 from docai.vlm.answer import Answer  # noqa: E402
 from docai.vlm.model import Model, open_model  # noqa: E402
@@ -375,3 +378,45 @@ def test_no_chunk_ends_within_an_image_whose_tokens_see_each_other() -> None:
         assert ends[-1] == length
         assert list(ends) == sorted(set(ends))
         assert not any(span.start < end < span.stop for span in spans for end in ends)
+
+
+def test_many_questions_are_answered_together_and_in_order(
+    folder: Path, rgb: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = open_model(str(folder / "qwen"))
+    asked: list[Any] = [
+        ("Hello", []),
+        ("What?", [rgb]),
+        ("And?", ["none.png"]),
+        ([{"role": "user", "content": "A"}], []),
+    ]
+    asked += [(f"Number {n}", [rgb[: 40 + n]]) for n in range(20)]
+    expected = [model.generate(*one, max_tokens=6) for n, one in enumerate(asked) if n != 2]
+    model.clear()
+    rows: list[int] = []
+    step = Network.step
+    monkeypatch.setattr(Network, "step", lambda self, tokens, *a: (rows.append(len(tokens)), step(self, tokens, *a))[1])
+    done = list(model.generate_many(iter(asked), max_tokens=6))
+    assert isinstance(done[2], InputError)
+    assert [d.tokens for d in done if not isinstance(d, DocaiError)] == [d.tokens for d in expected]
+    assert max(rows) > 2
+
+
+def test_captions_of_many_files_are_made_together(
+    folder: Path, tmp_path: Path, rgb: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = open_model(str(folder / "qwen"))
+    for number in range(6):
+        Image.fromarray(rgb[: 60 + 4 * number]).save(tmp_path / f"{number}.png")
+    (tmp_path / "3.png").write_bytes(b"none")
+    files = expand([str(tmp_path)])
+    how = CaptionOptions(), PictureOptions(), GenerationOptions(max_tokens=8)
+    alone = [caption(tmp_path / f"{n}.png", model, max_tokens=8)[0].text for n in (0, 1, 2, 4, 5)]
+    rows: list[int] = []
+    step = Network.step
+    monkeypatch.setattr(Network, "step", lambda self, tokens, *a: (rows.append(len(tokens)), step(self, tokens, *a))[1])
+    done = list(captions_of(model, files, *how))
+    assert [file.name.rsplit("/", 1)[-1] for file, _ in done] == [f"{n}.png" for n in range(6)]
+    assert isinstance(done[3][1], InputError)
+    assert [each.text for _, each in done if isinstance(each, Caption)] == alone
+    assert max(rows) > 1

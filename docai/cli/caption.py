@@ -10,9 +10,9 @@ from docai.cli.answers import loaded
 from docai.cli.inputs import files_of, names_many
 from docai.cli.output import put
 from docai.cli.progress import Reporter
-from docai.errors import DocaiError, ExitCode
+from docai.errors import ExitCode, InputError
 from docai.render.inputs import InputFile, expand
-from docai.tasks.caption import Caption, captions
+from docai.tasks.caption import Caption, captions_of
 from docai.tasks.chat import remarks
 from docai.tasks.options import CaptionOptions, ModelOptions, PictureOptions
 from docai.vlm.request import GenerationOptions
@@ -41,12 +41,12 @@ def run_caption(
         for row in missing:
             reporter.error(row.reasons[0])
         run = Run(loaded(model, reporter), asked, pictures, options, reporter, as_json=as_json, named=many)
-        codes = [row.exit_code for row in missing] + [run.file(file, raises=not many) for file in files]
+        codes = [row.exit_code for row in missing] + run.files(files, raises=not many)
     return codes[0] if not many else ExitCode.PARTIAL if any(codes) else ExitCode.OK
 
 
 class Run:
-    """Captions files, one after the other."""
+    """Captions files, several pictures at once, and prints what they show in their order."""
 
     def __init__(
         self,
@@ -62,24 +62,25 @@ class Run:
         self._model, self._asked, self._pictures, self._options = model, asked, pictures, options
         self._reporter, self._json, self._named = reporter, as_json, named
 
-    def file(self, file: InputFile, *, raises: bool) -> int:
-        """The exit code of one file: that of its error where no picture could be read, 1 where some could not."""
-        codes: list[int] = []
+    def files(self, files: Sequence[InputFile], *, raises: bool) -> list[int]:
+        """The exit code of each file: that of its error where no picture could be read, 1 where some could not.
 
-        def failed(error: DocaiError) -> None:
-            codes.append(int(error.exit_code))
-            self._reporter.error(str(error))
-
-        done = 0
-        try:
-            for caption in captions(self._model, file, self._asked, self._pictures, self._options, on_error=failed):
-                done += 1
+        `raises`: there is only one, and what is wrong with more than its pictures is raised.
+        """
+        done = [0] * len(files)
+        codes: list[list[int]] = [[] for _ in files]
+        places = {id(file): place for place, file in enumerate(files)}
+        for file, caption in captions_of(self._model, files, self._asked, self._pictures, self._options):
+            place = places[id(file)]
+            if isinstance(caption, Caption):
+                done[place] += 1
                 self._put(caption)
-        except DocaiError as error:
-            if raises:
-                raise
-            failed(error)
-        return 0 if not codes else ExitCode.PARTIAL if done else codes[0]
+            elif raises and not isinstance(caption, InputError):
+                raise caption
+            else:
+                codes[place].append(int(caption.exit_code))
+                self._reporter.error(str(caption))
+        return [0 if not own else ExitCode.PARTIAL if some else own[0] for own, some in zip(codes, done, strict=True)]
 
     def _put(self, caption: Caption) -> None:
         if self._json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,11 +11,13 @@ from docai.errors import DocaiError, InputError
 from docai.tasks.options import CaptionOptions, PictureOptions
 from docai.tasks.pictures import pictures_in
 from docai.vlm.clips import question_of
-from docai.vlm.request import Generation, GenerationOptions
+from docai.vlm.many import in_order
+from docai.vlm.request import Answering, Generation, GenerationOptions
 
 if TYPE_CHECKING:
     from docai.render.inputs import InputFile
     from docai.vlm.model import Model
+    from docai.vlm.pictures import Picture
 
 # How much is asked for, and the most tokens that it may take.
 _ASKED = {
@@ -85,17 +87,61 @@ def captions(
 
     `on_error` hears of a picture that cannot be read, and the others go on; without it the error is raised.
     """
+    for _, done in captions_of(model, [file], asked, pictures, options):
+        if isinstance(done, Caption):
+            yield done
+        elif on_error is None or not isinstance(done, InputError):
+            raise done
+        else:
+            on_error(done)
+
+
+def captions_of(
+    model: Model,
+    files: Iterable[InputFile],
+    asked: CaptionOptions,
+    pictures: PictureOptions,
+    options: GenerationOptions,
+) -> Iterator[tuple[InputFile, Caption | DocaiError]]:
+    """The caption of each picture of each file, in order; an error in the place of what cannot be read.
+
+    Several pictures are worked on at once, whatever files they are in.
+    """
     words, most = _ASKED[asked.detail]
     taught = model.family.prompt.captions
     limited = replace(options, max_tokens=options.max_tokens or most)
     question = question_of(1, asked.prompt or (taught[list(_ASKED).index(asked.detail)] if taught else words))
-    seen = pictures_in(file, pictures)
-    for picture in seen:
+
+    def ask(seen: _Seen) -> Answering:
+        if isinstance(seen.picture, DocaiError):
+            raise seen.picture
+        return model.answer([question], [seen.picture], limited)
+
+    for seen, answer in in_order(_seen(files, pictures), ask, model.at_once):
+        if isinstance(answer, DocaiError):
+            yield seen.file, answer
+        else:
+            yield seen.file, Caption(seen.file.name, seen.page, seen.pages, answer.text.strip(), answer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A picture of a file with so many pages, or why there is none."""
+
+    file: InputFile
+    pages: int
+    picture: Picture | DocaiError
+
+    @property
+    def page(self) -> int:
+        return 0 if isinstance(self.picture, DocaiError) else self.picture.page
+
+
+def _seen(files: Iterable[InputFile], options: PictureOptions) -> Iterator[_Seen]:
+    for file in files:
         try:
-            answer = model.answer([question], [picture], limited).whole()
-        except InputError as error:
-            if on_error is None:
-                raise
-            on_error(error)
-            continue
-        yield Caption(file.name, picture.page, len(seen), answer.text.strip(), answer)
+            seen = pictures_in(file, options)
+        except DocaiError as error:
+            yield _Seen(file, 0, error)
+        else:
+            yield from (_Seen(file, len(seen), picture) for picture in seen)

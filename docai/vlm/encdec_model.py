@@ -63,6 +63,11 @@ class EncDecModel(Model):
         """The size (height, width) in pixels of the canvas in whose middle it puts pictures; None without one."""
         return self._processor.size if isinstance(self._processor, CentredImages) else None
 
+    @property
+    def at_once(self) -> int:
+        """It answers one question after the other."""
+        return 1
+
     def clear(self) -> None:
         """Forget all features."""
         self._features.clear()

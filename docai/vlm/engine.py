@@ -55,6 +55,11 @@ class Engine:
         return [ticket.whole() for ticket in [self.submit(request, **how) for request in requests]]
 
     @property
+    def rows(self) -> int:
+        """How many requests can run at once."""
+        return self._worker.scheduler.rows
+
+    @property
     def waiting(self) -> int:
         """How many requests wait."""
         return len(self._worker.scheduler.queue)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from docai.checkpoint.checkpoint import Checkpoint
 from docai.checkpoint.hub import open_checkpoint
-from docai.errors import UsageError
+from docai.errors import DocaiError, UsageError
 from docai.preprocess.clips import ClipProcessor
 from docai.preprocess.inputs import ImageInput, ImageProcessor
 from docai.preprocess.processors import cutting, within
@@ -25,6 +25,7 @@ from docai.vlm.features import CacheCounts, FeatureCache, Key
 from docai.vlm.generate import Request, RequestImage, Runtime
 from docai.vlm.images import preprocessor_config
 from docai.vlm.loading import load_network, resolve
+from docai.vlm.many import in_order
 from docai.vlm.network import Network
 from docai.vlm.pictures import Picture
 from docai.vlm.prefix import BlockStore
@@ -72,6 +73,11 @@ class Model:
         return self.runtime.context
 
     @property
+    def at_once(self) -> int:
+        """How many questions are best asked before the first answer is there."""
+        return self.engine.rows
+
+    @property
     def feature_counts(self) -> CacheCounts:
         """Hits, misses and evictions of the feature cache."""
         return self._features.counts
@@ -116,6 +122,23 @@ class Model:
         videos = sum(map(is_clip, media))
         messages = as_messages(prompt, len(media) - videos, videos)
         return self.answer(messages, media, GenerationOptions(**options), template=template, tools=tools)
+
+    def generate_many(
+        self,
+        asked: Iterable[tuple[str | Sequence[Message], Sequence[MediumLike]]],
+        *,
+        template: bool = True,
+        **options: Any,
+    ) -> Iterator[Generation | DocaiError]:
+        """The answers to many prompts with their images, in order; several are worked on at once.
+
+        Where one cannot be had, its error stands in its place. Options are those of `GenerationOptions`.
+        """
+
+        def ask(one: tuple[str | Sequence[Message], Sequence[MediumLike]]) -> Answering:
+            return self.stream(*one, template=template, **options)
+
+        return (answer for _, answer in in_order(asked, ask, self.at_once))
 
     def answer(
         self,

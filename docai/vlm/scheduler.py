@@ -46,7 +46,7 @@ class Scheduler:
 
     def __init__(self, runtime: Runtime, store: BlockStore, limits: EngineLimits) -> None:
         self._runtime, self._store = runtime, store
-        self._rows, self._steady = limits.most_rows, limits.steady
+        self.rows, self._steady = limits.most_rows, limits.steady
         self._step = 2048 if on_gpu() else 512  # tokens of prompts that are read beside a step of the batches
         memory = limits.memory
         if memory is None:
@@ -112,7 +112,7 @@ class Scheduler:
         """Let in whose turn it is, as long as there is room. Nobody overtakes one that needs more room."""
         while (job := self.queue.first()) is not None:
             running = self.running
-            if len(running) >= self._rows or (running and self.budget.needed([*running, job]) > self.budget.limit):
+            if len(running) >= self.rows or (running and self.budget.needed([*running, job]) > self.budget.limit):
                 return
             self.queue.pop()
             self._reading.append(job)
@@ -155,7 +155,7 @@ class Scheduler:
         self._read.clear()
 
     def _batch(self, job: Job) -> Batch:
-        network, steady = self._runtime.network, self._rows if self._steady else 0
+        network, steady = self._runtime.network, self.rows if self._steady else 0
         return GuessingBatch(network, job.guess, steady) if job.guess else Batch(network, steady)
 
     def _take(self, batch: Batch) -> None:
