@@ -375,6 +375,14 @@ def test_pages_are_read_as_one_text(
     assert pages[1]["outcome"]["reasons"] == ["read as one text with page 1"]
 
 
+def test_its_own_words_about_all_pages(
+    folder: Path, questions: list[tuple[str, int]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ocr(ARTICLE, "-m", folder, "--multi-page", "--max-tokens", 6, "-f", "raw") == 0
+    assert questions == [("OCR with format:", 2)]
+    assert capsys.readouterr().out
+
+
 def test_pages_are_read_one_by_one_otherwise(folder: Path, questions: list[tuple[str, int]]) -> None:
     ocr(ARTICLE, "-m", folder, "--max-tokens", 6, "--guard", "off", "--task", "[red] format")
     assert questions == [("[red] format", 1)] * 2

@@ -17,7 +17,7 @@ RAW = "raw"
 
 
 def raw_pages(source: Source, options: OcrOptions) -> Iterator[tuple[int, Generation]]:
-    """The index of each page that is to be read, and the answer about it as a whole.
+    """The index of each page that is to be read, and the answer about it as a whole; of all as one, that of the first.
 
     Raises UsageError for an engine, whose text has no such form.
     """
@@ -31,7 +31,13 @@ def raw_pages(source: Source, options: OcrOptions) -> Iterator[tuple[int, Genera
     model = seeing_model(options)
     manner = manner_of(model.family.name)
     prompt, most = page_prompt(options, manner), options.max_tokens or manner.max_tokens
-    chosen = GenerationOptions(max_tokens=most, special_tokens=True)
-    for index in chosen_pages(source, options):
-        pixels = source.page(index).pixels(options.dpi or manner.dpi)
-        yield index, model.answer(as_messages(prompt, 1), [pixels], chosen).whole()
+    chosen = GenerationOptions(
+        max_tokens=most,
+        special_tokens=True,
+        multi_page=options.multi_page,
+        crop_to_patches=options.crop_to_patches,
+    )
+    indices = list(chosen_pages(source, options))
+    for group in [indices] if options.multi_page else [[index] for index in indices]:
+        pages = [source.page(index).pixels(options.dpi or manner.dpi) for index in group]
+        yield group[0], model.answer(as_messages(prompt, len(pages)), pages, chosen).whole()
