@@ -11,8 +11,8 @@ from docai.ocr.ink import Ink, ink_of, middle_gap
 from docai.vlm.request import Generation, TokenLogprob
 
 TEXT = "The quick brown fox jumps over the lazy dog while nobody looks at it, and then goes home again at dusk."
-SEEN = Ink(blank=False, share=0.1, characters=80.0)
-BLANK = Ink(blank=True, share=0.0, characters=0.0)
+SEEN = Ink(blank=False, share=0.1, characters=80.0, most=640.0)
+BLANK = Ink(blank=True, share=0.0, characters=0.0, most=0.0)
 
 
 def printed(*lines: str, size: int = 24, width: int = 900, noise: int = 0) -> np.ndarray:
@@ -51,6 +51,17 @@ def test_paper_is_blank_and_a_word_is_not() -> None:
     assert not ink_of(255 - printed("white on black")).blank
 
 
+def test_drawn_lines_are_no_print() -> None:
+    pixels = printed("Two words", "and more")
+    ruled = pixels.copy()
+    for row in (5, 60, 110):
+        ruled[row : row + 3] = 0
+    assert ink_of(ruled).characters == ink_of(pixels).characters
+    framed = ruled.copy()
+    framed[:, 3:6] = 0  # joins all lines to one band
+    assert ink_of(framed).characters < 20 < 400 < ink_of(framed).most
+
+
 def test_a_gap_between_lines_parts_a_picture() -> None:
     pixels = printed(*["many lines of text"] * 8)
     row = middle_gap(pixels, 48)
@@ -68,8 +79,9 @@ def test_good_answers_are_good() -> None:
     assert finding(TEXT) is Finding.OK
     assert finding(TEXT, trusted=TEXT.upper()) is Finding.OK
     assert finding("", BLANK) is Finding.OK
-    assert finding("12", Ink(False, 0.01, 2.0)) is Finding.OK
-    assert finding("", Ink(False, 0.0, 0.3)) is Finding.OK  # a speck
+    assert finding("- - - - - x", Ink(False, 0.01, 12.0, 96.0)) is Finding.OK
+    assert finding("12", Ink(False, 0.01, 2.0, 16.0)) is Finding.OK
+    assert finding("", Ink(False, 0.0, 0.3, 2.4)) is Finding.OK  # a speck
 
 
 @pytest.mark.parametrize(
@@ -102,7 +114,7 @@ def test_a_text_that_can_be_trusted_says_otherwise() -> None:
     assert verdict.confidence == pytest.approx(0.73, abs=0.1)
     columns = " ".join(reversed([TEXT[n : n + 26] for n in range(0, 104, 26)]))
     assert finding(TEXT, trusted=columns) is Finding.OK  # in another order
-    few = Ink(blank=False, share=0.1, characters=5.0)
+    few = Ink(blank=False, share=0.1, characters=5.0, most=40.0)
     row = "<table><tr><td>1</td></tr></table>"
     assert finding(row, few, trusted="1 and other numbers that are many", marked=True) is Finding.OK
 

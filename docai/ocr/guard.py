@@ -50,11 +50,11 @@ _TRUST = {
 
 _AGREE = 0.6  # similarity below which two texts disagree
 _ENOUGH = 12  # letters that a comparison needs
-_FEW, _MANY = 0.15, 8.0  # answers' characters for each that the ink would give
+_FEW = 0.15  # answers' characters for each that the ink would give
 _LEAST_INK = 30  # characters: fewer are no measure
 _TIMES, _LOOP = 4, 120  # times that something is repeated, and characters in all, that make a loop of an answer
 _SOME, _SOON = 24, 16  # characters
-_MARKUP = re.compile(r"<[^>]*>|\\[A-Za-z]+|[|\s{}$&#*_\\-]+")
+_MARKUP = re.compile(r"<[^>]*>|\\[A-Za-z]+|[|\s{}$&#*_\\]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def _finding(text: str, answer: Generation, ink: Ink, *, marked: bool, repeated:
         return Finding.EMPTY if ink.characters >= 1 else Finding.OK
     if ink.characters >= _LEAST_INK and said < _FEW * ink.characters:
         return Finding.SPARSE
-    if not marked and said > _MANY * ink.characters + 2 * _LEAST_INK:
+    if not marked and said > ink.most + 2 * _LEAST_INK:
         return Finding.SWOLLEN
     return Finding.OK
 

@@ -17,25 +17,33 @@ _INKED = 48  # levels of grey between ink and its paper
 _SPECK = 0.002  # share of a row that specks of dust may take
 # A line of print is as high as its letters with their tails; a letter and the space beside it are about half as wide.
 _LETTER = 0.45
+_RULE, _THIN = 12, 5  # pixels: a line as low and without a gap is drawn, and so is anything lower than print
+_TALL = 80  # pixels: higher than print; lines of it that a drawn line joins, or a picture
+_SMALLEST = 5 * 8  # pixels of the smallest letter that can be read
+_MANY = 8.0  # times as many characters as estimated may be there
 
 
 @dataclass(frozen=True, slots=True)
 class Ink:
-    """What is to be seen of print. `characters` is an estimate, too low for letters that touch over several lines."""
+    """What is to be seen of print.
+
+    `characters` is an estimate, too low where print is joined to something else; `most` is what can be there at most.
+    """
 
     blank: bool
     share: float  # of the pixels
     characters: float
+    most: float = float("inf")
 
 
 def ink_of(pixels: RGB) -> Ink:
     """Of a picture (H, W, 3)."""
     grey = pixels.mean(axis=2)
     if grey.size == 0 or float(np.ptp(grey)) < _BLANK:
-        return Ink(blank=True, share=0.0, characters=0.0)
+        return Ink(blank=True, share=0.0, characters=0.0, most=0.0)
     inked = _inked(grey)
-    letters = sum(_letters(inked[top:bottom]) for top, bottom in bands(inked))
-    return Ink(blank=False, share=float(inked.mean()), characters=letters)
+    lines = [_line(inked[top:bottom]) for top, bottom in bands(inked)]
+    return Ink(False, float(inked.mean()), sum(n for n, _ in lines), sum(most for _, most in lines))
 
 
 def _inked(grey: NDArray[np.floating]) -> NDArray[np.bool_]:
@@ -45,9 +53,14 @@ def _inked(grey: NDArray[np.floating]) -> NDArray[np.bool_]:
     return found
 
 
-def _letters(band: NDArray[np.bool_]) -> float:
-    columns = int(np.count_nonzero(band.any(axis=0)))
-    return float(columns / (_LETTER * max(1, band.shape[0])))
+def _line(band: NDArray[np.bool_]) -> tuple[float, float]:
+    """How many characters a line holds: about, and at most."""
+    height, columns = band.shape[0], np.flatnonzero(band.any(axis=0))
+    across = columns[-1] - columns[0] + 1 if len(columns) else 1
+    if height < _THIN or (height <= _RULE and len(columns) > 0.98 * across):
+        return 0.0, _MANY * len(columns) / height
+    letters = float(len(columns) / (_LETTER * height))
+    return letters, _MANY * letters if height <= _TALL else height * len(columns) / _SMALLEST
 
 
 def bands(inked: NDArray[np.bool_]) -> list[tuple[int, int]]:
