@@ -46,7 +46,9 @@ def _beside(said: str) -> PageOutcome:
 
 def _all(inks: Sequence[Ink]) -> Ink:
     share = sum(ink.share for ink in inks) / len(inks)
-    return Ink(blank=False, share=share, characters=sum(ink.characters for ink in inks))
+    return Ink(
+        blank=False, share=share, characters=sum(ink.characters for ink in inks), most=sum(ink.most for ink in inks)
+    )
 
 
 def _result(reader: PromptedReader, page: Page, answer: Generation, ink: Ink) -> PageResult:
