@@ -268,3 +268,61 @@ def test_locate_anything_answers_through_the_command(
     assert json.loads(capsysbinary.readouterr().out)["found"] == []
     assert run("ground", "a.png", "-m", model) == 2
     assert b"expected phrases to look for" in capsysbinary.readouterr().err
+
+
+# --- Florence-2's tasks by their markers
+
+
+def by_task(fake: Fake, task: str, *phrases: str, region: str | None = None, file: str = "a.png") -> list[Grounded]:
+    options = GroundOptions(task=task, region=region)
+    given = InputFile(Path(file), None, file)
+    return list(grounded(fake, given, phrases, options, PictureOptions(), GenerationOptions()))  # type: ignore[arg-type]
+
+
+def test_tasks_that_give_places() -> None:
+    fake = Fake("florence2", "a small cat<loc_0><loc_0><loc_499><loc_499>")
+    (page,) = by_task(fake, "dense_region_caption")
+    assert fake.asked == ["<DENSE_REGION_CAPTION>"]
+    assert [one.label for one in page.found] == ["a small cat"]
+    fake = Fake("florence2", "line one" + "<loc_100>" * 2 + "<loc_500><loc_100><loc_500><loc_200><loc_100><loc_200>")
+    (page,) = by_task(fake, "<OCR_WITH_REGION>")
+    assert [(one.label, len(one.outlines)) for one in page.found] == [("line one", 1)]
+    fake = Fake("florence2", "cat<poly>" + "".join(f"<loc_{n}>" for n in (1, 1, 90, 1, 90, 90)) + "</poly>")
+    (page,) = by_task(fake, "OPEN_VOCABULARY_DETECTION", "cat")
+    assert (fake.asked, len(page.found[0].outlines)) == (["<OPEN_VOCABULARY_DETECTION>cat"], 1)
+
+
+def test_tasks_about_a_region_in_the_page_s_unit() -> None:
+    fake = Fake("florence2", "</s><s>a red <loc_5>car</s>")
+    (page,) = by_task(fake, "<region_to_category>", region="16,20,32,60")
+    assert fake.asked == ["<REGION_TO_CATEGORY><loc_250><loc_250><loc_500><loc_750>"]
+    (found,) = page.found
+    assert found.label == "a red car"
+    assert found.box.as_tuple() == pytest.approx((16, 20, 32, 60), abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("family", "task", "phrases", "region", "words"),
+    [
+        ("florence2", "FOO", [], None, "expected one of OCR"),
+        ("florence2", "CAPTION", [], None, "gives text"),
+        ("florence2", "OD", ["cat"], None, "takes no phrases"),
+        ("florence2", "OPEN_VOCABULARY_DETECTION", [], None, "takes phrases"),
+        ("florence2", "REGION_TO_OCR", [], None, "takes a --region"),
+        ("florence2", "REGION_TO_OCR", ["cat"], "1,1,5,5", "no phrases"),
+        ("florence2", "OD", [], "1,1,5,5", "takes no --region"),
+        ("florence2", "REGION_TO_OCR", [], "1,1,5", "expected left,top,right,bottom in px"),
+        ("florence2", "REGION_TO_OCR", [], "1,1,500,5", "a part of the page, 64 x 80 px"),
+        ("florence2", "REGION_TO_OCR", [], "9,1,5,5", "a part of the page"),
+        ("locateanything", "OD", [], None, "Florence-2's"),
+    ],
+)
+def test_tasks_that_cannot_be_asked(family: str, task: str, phrases: list[str], region: str | None, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        by_task(Fake(family), task, *phrases, region=region)
+
+
+def test_a_region_needs_a_task(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("ground", "a.png", "-m", str(model), "--region", "1,1,5,5") == 2
+    assert run("ground", "a.png", "-m", str(model), "--task", "REGION_PROPOSAL", "--max-tokens", "9") == 0
+    assert "name that with --task" in capsys.readouterr().err

@@ -17,6 +17,7 @@ from docai.vlm.request import Generation, GenerationOptions
 
 if TYPE_CHECKING:
     from docai.render.inputs import InputFile
+    from docai.vlm.grounding import Grounder, Question
     from docai.vlm.locations import Located
     from docai.vlm.model import Model
     from docai.vlm.pictures import Picture
@@ -87,6 +88,8 @@ def ground(
     *,
     shape: str = "box",
     sought: str = "all",
+    task: str | None = None,
+    region: str | None = None,
     pages: str | None = None,
     password: str | None = None,
     **options: Any,
@@ -99,7 +102,7 @@ def ground(
     from docai.render.inputs import InputFile
     from docai.tasks.load import load
 
-    asked = GroundOptions(shape=shape, sought=sought)  # type: ignore[arg-type]  # checked there
+    asked = GroundOptions(shape=shape, sought=sought, task=task, region=region)  # type: ignore[arg-type]  # checked there
     seen, chosen = PictureOptions(pages=pages, password=password), GenerationOptions(**options)
     path, data = (None, source) if isinstance(source, bytes) else (Path(source), None)
     file = InputFile(path, None, "image" if path is None else str(path), data)
@@ -124,13 +127,13 @@ def grounded(
     from docai.vlm.grounding import grounder_of
 
     grounder = grounder_of(model.family.name)
-    questions = grounder.questions(clean(phrases), asked.shape, asked.sought)
+    names = clean(phrases)
     limited = replace(options, max_tokens=options.max_tokens or MOST_TOKENS, special_tokens=True)
     for page, picture in pages_in(file, pictures):
         found: list[Found] = []
         answers: list[Generation] = []
         try:
-            for question in questions:
+            for question in _questions(grounder, names, asked, page):
                 answers.append(_answered(model, picture, question.prompt, limited))
                 located = grounder.read(answers[-1].text, question)
                 found += (one for part in located if (one := on_page(part, page, question.phrase)) is not None)
@@ -140,6 +143,28 @@ def grounded(
             on_error(error)
             continue
         yield Grounded(page, tuple(distinct(found)), tuple(answers))
+
+
+def _questions(grounder: Grounder, phrases: Sequence[str], asked: GroundOptions, page: Page) -> list[Question]:
+    """What is asked about a page. Raises UsageError."""
+    if asked.task is None:
+        if asked.region is not None:
+            raise UsageError("region: it belongs to a task about one; name that with --task")
+        return grounder.questions(phrases, asked.shape, asked.sought)
+    return grounder.by_marker(asked.task, phrases, None if asked.region is None else sides(asked.region, page))
+
+
+def sides(region: str, page: Page) -> tuple[float, float, float, float]:
+    """`left,top,right,bottom` in a page's unit, as shares of its sides. Raises UsageError for one that is none."""
+    try:
+        left, top, right, bottom = (float(part) for part in region.split(","))
+    except ValueError as error:
+        raise UsageError(f"region: expected left,top,right,bottom in {page.unit}; got {region!r}") from error
+    if not (0 <= left < right <= page.width and 0 <= top < bottom <= page.height):
+        raise UsageError(
+            f"region: expected a part of the page, {page.width:g} x {page.height:g} {page.unit}; got {region!r}"
+        )
+    return left / page.width, top / page.height, right / page.width, bottom / page.height
 
 
 def clean(phrases: Sequence[str]) -> list[str]:

@@ -240,6 +240,10 @@ class ModelOptions(LoadOptions):
         variable="DOCAI_CHAT_MODEL",
     )
     feature_cache: int = option(20, "Images whose features are kept; 0 is none.", least=0)
+    prefix_cache: int = option(1024, "Megabytes for what was read of prompts; 0 is none.", least=0)
+    prefix_disk: str | None = option(
+        None, "A folder that keeps what was read of prompts for the next time, up to 20 GB a model. Default: none."
+    )
 
     @property
     def chosen(self) -> str:
@@ -351,6 +355,12 @@ class GroundOptions:
         "a screen; as far as the model tells them apart.",
         choices=("all", "one", "text", "screen"),
     )
+    task: str | None = option(
+        None,
+        "One of Florence-2's tasks by its marker, as in DENSE_REGION_CAPTION; phrases are the text behind it.",
+        variable="DOCAI_GROUND_TASK",
+    )
+    region: str | None = option(None, "What a task about a region is about: left,top,right,bottom in the page's unit.")
 
     def __post_init__(self) -> None:
         check(self)

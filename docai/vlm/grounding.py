@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from docai.errors import UsageError
-from docai.vlm.locations import Located, florence, referred
-from docai.vlm.markers import marked
+from docai.vlm.locations import Located, florence, florence_region, referred, words
+from docai.vlm.markers import marked, marker_named
 
 Wanted = Literal["box", "outline", "point"]
 Sought = Literal["all", "one", "text", "screen"]  # what a phrase names: things, one of them, text, a part of a screen
+Sides = tuple[float, float, float, float]  # left, top, right, bottom, in shares of a page's sides
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Grounder:
     """The prompts of a family: for one phrase by what is wanted, for several at once, for everything.
 
     `sought` has those for boxes of what is not simply things, and `all_text` that for all text there is. `read` gives
-    what an answer with its special tokens locates; the second text is the question's.
+    what an answer with its special tokens locates; the second text is the question's. `markers`: it has Florence-2's.
     """
 
     one: Mapping[Wanted, str]
@@ -37,6 +38,28 @@ class Grounder:
     everything: str | None = None
     sought: Mapping[Sought, str] = field(default_factory=dict)
     all_text: str | None = None
+    markers: bool = False
+
+    def by_marker(self, task: str, phrases: Sequence[str], region: Sides | None) -> list[Question]:
+        """What is to be asked for one of the tasks that give places. `region`: what it is about.
+
+        Raises UsageError for a task that there is not, or that needs something else.
+        """
+        if not self.markers:
+            raise UsageError(f"task: tasks by markers are Florence-2's; this model has none, got {task!r}")
+        marker = marker_named(task)
+        if marker.kind == "text" and not marker.region:
+            raise UsageError(
+                f"task: <{marker.name}> gives text, which docai ocr and docai caption print; got no places"
+            )
+        if marker.region != (region is not None) or (region is not None and phrases):
+            needs = "a --region, and no phrases" if marker.region else "no --region"
+            raise UsageError(f"task: <{marker.name}> takes {needs}")
+        if region is not None:
+            return [Question(f"<{marker.name}>{florence_region(*region)}")]
+        if marker.takes_text != bool(phrases):
+            raise UsageError(f"task: <{marker.name}> takes {'phrases' if marker.takes_text else 'no phrases'}")
+        return [Question(f"<{marker.name}>{phrase}", phrase or None) for phrase in phrases or [""]]
 
     def questions(self, phrases: Sequence[str], wanted: Wanted, sought: Sought = "all") -> list[Question]:
         """What is to be asked. Raises UsageError for what a model cannot be asked."""
@@ -66,7 +89,12 @@ class Grounder:
 
 def _florence(answer: str, question: Question) -> list[Located]:
     task = marked(question.prompt)
-    return florence(answer, task[0].kind) if task else []
+    if task is None:
+        return []
+    marker, text = task
+    if marker.region and marker.kind == "text":  # what is said of the region
+        return [replace(region, label=words(answer)) for region in florence(text, "proposals")]
+    return florence(answer, marker.kind)
 
 
 GROUNDERS: dict[str, Grounder] = {
@@ -74,6 +102,7 @@ GROUNDERS: dict[str, Grounder] = {
         {"box": "<CAPTION_TO_PHRASE_GROUNDING>{}", "outline": "<REFERRING_EXPRESSION_SEGMENTATION>{}"},
         _florence,
         everything="<OD>",
+        markers=True,
     ),
     "locateanything": Grounder(
         {"box": "Locate all the instances that match the following description: {}.", "point": "Point to: {}."},

@@ -70,6 +70,11 @@ def florence(answer: str, kind: Kind) -> list[Located]:
             return list(_boxes([(_ascii(said), bins) for said, bins in _NAMED.findall(text)]))
 
 
+def words(answer: str) -> str:
+    """What an answer says, without the places and the ends of it."""
+    return " ".join(_BIN.sub("", _ENDS.sub("", answer)).split())
+
+
 def _ascii(said: str) -> str:
     """A name as the model's own processor gives it."""
     return said.strip().encode("ascii", "ignore").decode("ascii")

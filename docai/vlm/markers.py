@@ -79,10 +79,16 @@ def marked(text: str) -> tuple[Marker, str] | None:
     return _checked(name[1], rest.lstrip().removeprefix(":")) if alone else None
 
 
+def marker_named(name: str) -> Marker:
+    """The task of that name, with or without brackets, in any case. Raises UsageError listing them all."""
+    bare = name.strip().removeprefix("<").removesuffix(">")
+    if bare.upper() not in MARKERS:
+        raise UsageError(f"task: expected one of {', '.join(MARKERS)}; got <{bare}>")
+    return MARKERS[bare.upper()]
+
+
 def _checked(name: str, rest: str) -> tuple[Marker, str]:
-    marker, text = MARKERS.get(name.upper()), rest.strip()
-    if marker is None:
-        raise UsageError(f"task: expected one of {', '.join(MARKERS)}; got <{name}>")
+    marker, text = marker_named(name), rest.strip()
     if text and not marker.takes_text:
         raise UsageError(f"task: <{marker.name}> takes no text behind it; got {text[:80]!r}")
     if not text and marker.takes_text:
