@@ -184,7 +184,7 @@ def test_an_address_is_fetched_from_the_host_that_was_checked(media: Callable[..
         ("/scheme", 400, "http"),
         ("/gone", 400, "404"),
         ("/zip", 400, "compressed"),
-        ("/lies", 400, "cannot be fetched"),
+        ("/lies", 400, "sent less"),
         ("/size5000", 413, "larger"),
         ("/drip", 400, "cannot be fetched"),
     ],

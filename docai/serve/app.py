@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib
 import logging
@@ -18,12 +19,14 @@ from docai.serve import errors
 from docai.serve.desk import Desk, desk_of
 from docai.serve.errors import ApiError, reply
 from docai.serve.front import ClientGone, Front
+from docai.serve.jobs import Runner
 from docai.serve.options import ServeOptions
 from docai.serve.route import Route
 from docai.version import __version__
 
 LOG = logging.getLogger("docai.serve")
-ROUTERS = tuple(f"docai.serve.{name}" for name in ("models_api", "chat", "responses", "files"))
+_EXPIRE = 600.0  # seconds
+ROUTERS = ("models_api", "chat", "responses", "files", "documents", "ocr_api", "jobs")
 
 
 def make_app(options: ServeOptions) -> FastAPI:
@@ -31,8 +34,10 @@ def make_app(options: ServeOptions) -> FastAPI:
     desk = Desk(options)
 
     @contextlib.asynccontextmanager
-    async def life(_: FastAPI) -> AsyncIterator[None]:
-        await _begin(desk)
+    async def life(app: FastAPI) -> AsyncIterator[None]:
+        _begin(desk)
+        app.state.runner = Runner(desk)
+        app.state.runner.resume()
         try:
             yield
         finally:
@@ -59,7 +64,7 @@ def _wire(app: FastAPI, desk: Desk) -> None:
         app.add_exception_handler(kind, handler)
     app.include_router(router)
     for name in ROUTERS:
-        app.include_router(importlib.import_module(name).router)
+        app.include_router(importlib.import_module(f"docai.serve.{name}").router)
 
     class Around(Front):
         def __init__(self, inner: ASGIApp) -> None:
@@ -74,11 +79,19 @@ async def _on_gone(_: Request, __: Exception) -> Response:
     return Response(status_code=499)
 
 
-async def _begin(desk: Desk) -> None:
+def _begin(desk: Desk) -> None:
     desk.spawn(desk.models.sweep())
+    desk.spawn(_expire(desk))
     if desk.options.preload:
         desk.spawn(desk.models.preload())
     desk.ready = True
+
+
+async def _expire(desk: Desk) -> None:
+    """Forget what has been kept long enough, from time to time, for ever."""
+    while True:
+        await asyncio.sleep(_EXPIRE)
+        await desk.by_hand(desk.store.expire)
 
 
 router = APIRouter(route_class=Route)

@@ -23,6 +23,27 @@ T = TypeVar("T")
 _HANDS = 16  # threads that wait for files, addresses and decoders
 
 
+class Bells:
+    """Tells those that wait for news of something by its name. It belongs to the event loop."""
+
+    def __init__(self) -> None:
+        self._bells: dict[str, asyncio.Event] = {}
+
+    def ring(self, name: str) -> None:
+        """There is news."""
+        bell = self._bells.pop(name, None)
+        if bell is not None:
+            bell.set()
+
+    def of(self, name: str) -> asyncio.Event:
+        """Set with the next news."""
+        return self._bells.setdefault(name, asyncio.Event())
+
+    def ring_all(self) -> None:
+        for name in list(self._bells):
+            self.ring(name)
+
+
 class Desk:
     """The parts of a running server."""
 
@@ -34,6 +55,7 @@ class Desk:
         self.store = Store(options.folder, options.keep_jobs_s)
         self.media = Media(options, self.store)
         self.models = Models(options, self.compute, self.hands)
+        self.bells = Bells()
         self.ready = self.closing = False
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -61,6 +83,7 @@ class Desk:
     async def close(self) -> None:
         """End everything. Jobs stay where they are, and go on with the next start."""
         self.closing, self.ready = True, False
+        self.bells.ring_all()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

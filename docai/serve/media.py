@@ -208,14 +208,14 @@ class Media:
             target = f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
             headers = {"User-Agent": f"docai/{__version__}", "Accept": "*/*", "Accept-Encoding": "identity"}
             connection.request("GET", target, headers=headers)
-            response = connection.getresponse()
-            if response.status in (301, 302, 303, 307, 308):
-                return response.getheader("location") or "", None
-            if response.status != 200:
-                raise _refused(f"{host} answered with the status {response.status}")
-            if (response.getheader("content-encoding") or "identity").lower() != "identity":
-                raise _refused(f"{host} sent compressed content, which was not asked for")
-            return "", self._content(response, connection, deadline, host)
+            with connection.getresponse() as response:
+                if response.status in (301, 302, 303, 307, 308):
+                    return response.getheader("location") or "", None
+                if response.status != 200:
+                    raise _refused(f"{host} answered with the status {response.status}")
+                if (response.getheader("content-encoding") or "identity").lower() != "identity":
+                    raise _refused(f"{host} sent compressed content, which was not asked for")
+                return "", self._content(response, connection, deadline, host)
         finally:
             watch.cancel()
             connection.close()

@@ -67,6 +67,7 @@ def listen(options: ServeOptions) -> socket.socket:
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((options.host, options.port))
+        made.listen(512)
     except OSError as error:
         made.close()
         where = f"{options.host}:{options.port}"

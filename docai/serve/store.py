@@ -28,7 +28,8 @@ CREATE TABLE IF NOT EXISTS jobs (
   id TEXT PRIMARY KEY, owner TEXT NOT NULL, name TEXT NOT NULL, options TEXT NOT NULL, created REAL NOT NULL,
   state TEXT NOT NULL, ended REAL, error TEXT, head TEXT, total INTEGER);
 CREATE TABLE IF NOT EXISTS pages (
-  job TEXT NOT NULL, page INTEGER NOT NULL, said TEXT NOT NULL, PRIMARY KEY (job, page)) WITHOUT ROWID;
+  number INTEGER PRIMARY KEY AUTOINCREMENT, job TEXT NOT NULL, page INTEGER NOT NULL, told TEXT NOT NULL,
+  said TEXT NOT NULL, UNIQUE (job, page));
 CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, value BLOB NOT NULL);
 """
 OVER = ("done", "failed", "cancelled")
@@ -222,10 +223,23 @@ class Store:
             db.execute("DELETE FROM jobs WHERE id = ?", (number,))
         self.path(number).unlink(missing_ok=True)
 
-    def keep_page(self, number: str, page: int, said: dict[str, Any]) -> None:
-        """A finished page, as `docai.export.json.page_json` tells it."""
+    def keep_page(self, number: str, page: int, told: dict[str, Any], said: dict[str, Any]) -> None:
+        """A finished page, as `docai.export.json.page_json` says it; what is `told` of it in short."""
         with self._changing() as db:
-            db.execute("INSERT OR REPLACE INTO pages VALUES (?, ?, ?)", (number, page, dumps(said).decode()))
+            row = (number, page, dumps(told).decode(), dumps(said).decode())
+            db.execute("INSERT OR REPLACE INTO pages (job, page, told, said) VALUES (?, ?, ?, ?)", row)
+
+    def told(self, number: str, after: int) -> list[tuple[int, dict[str, Any]]]:
+        """What was told of pages of a job behind `after`, in the order in which they were done."""
+        with self._changing() as db:
+            asked = "SELECT number, told FROM pages WHERE job = ? AND number > ? ORDER BY number"
+            return [(row[0], orjson.loads(row[1])) for row in db.execute(asked, (number, after)).fetchall()]
+
+    def page(self, number: str, page: int) -> dict[str, Any] | None:
+        """A finished page."""
+        with self._changing() as db:
+            row = db.execute("SELECT said FROM pages WHERE job = ? AND page = ?", (number, page)).fetchone()
+        return None if row is None else orjson.loads(row[0])
 
     def pages(self, number: str) -> list[dict[str, Any]]:
         """The finished pages of a job, in their order."""

@@ -1,0 +1,122 @@
+"""Documents are read page by page on the thread for pages, so that none keeps others waiting longer than a page."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from docai.errors import UsageError
+from docai.render.inputs import InputFile
+from docai.serve.desk import Desk
+from docai.serve.errors import ApiError
+from docai.serve.media import Content
+from docai.tasks.ocr import chosen_pages, finish, pages_reader
+from docai.tasks.options import ENGINES, OcrOptions
+from docai.types import Document, PageResult
+
+if TYPE_CHECKING:
+    from docai.render.document import Source
+    from docai.tasks.ocr import Layout
+
+JOB, NOW = 1, 0  # ranks: who waits for an answer comes before jobs
+
+
+@contextlib.asynccontextmanager
+async def opened(desk: Desk, content: Content, password: str | None = None) -> AsyncIterator[Source]:
+    """A document, open until it is left. Raises the errors of `open_document`."""
+    from docai.render.document import open_document
+
+    file = InputFile(None, None, content.name, content.data)
+    source = await desk.by_hand(partial(open_document, file, password=password, limits=desk.options.limits))
+    try:
+        yield source
+    finally:
+        await desk.by_hand(source.close)
+
+
+def check_engine(name: str) -> None:
+    """Raise ApiError for what is no engine of this server."""
+    if name not in ENGINES:
+        raise ApiError(
+            404, f"there is no engine {name[:100]!r} to read with; there are {', '.join(ENGINES)}",
+            code="model_not_found", param="model",
+        )  # fmt: skip
+
+
+def pages_of(source: Source, options: OcrOptions, layout: Layout | None = None) -> Sequence[int]:
+    """The indices of the pages to read. Raises ApiError."""
+    try:
+        return chosen_pages(source, options, layout)
+    except UsageError as error:
+        raise ApiError(400, str(error), code="invalid_value", param="pages") from error
+
+
+async def results(
+    desk: Desk,
+    source: Source,
+    options: OcrOptions,
+    indices: Sequence[int],
+    *,
+    layout: Layout | None = None,
+    skip: Collection[int] = (),
+    rank: int = NOW,
+    keep: Callable[[PageResult], None] | None = None,
+) -> AsyncGenerator[PageResult]:
+    """The results of pages, each as it is done. `keep` hears of each on the thread that has read it."""
+    if rank == NOW:
+        desk.pages.check()
+    for index in indices:
+        if index not in skip:
+            work = partial(_read, desk, source, options, index, layout, keep)
+            yield await desk.pages.do(work, rank=rank, bounded=False)
+
+
+def _read(
+    desk: Desk,
+    source: Source,
+    options: OcrOptions,
+    index: int,
+    layout: Layout | None,
+    keep: Callable[[PageResult], None] | None,
+) -> PageResult:
+    result = pages_reader(shared(options)).result(source, index, layout)
+    if keep is not None:
+        keep(result)
+    desk.metrics.count("pages_total", status=result.outcome.status.value)
+    desk.metrics.count("regions_total", len(result.blocks))
+    desk.metrics.observe("page_seconds", result.seconds)
+    return result
+
+
+def shared(options: OcrOptions) -> OcrOptions:
+    """Options that say only how pages are read, so that requests about different pages share a reader."""
+    plain = OcrOptions()
+    about_files = ("pages", "password", "max_bytes", "max_pages", "max_pixels", "page_seconds")
+    return replace(options, **{name: getattr(plain, name) for name in about_files})
+
+
+async def document(
+    desk: Desk, content: Content, options: OcrOptions, layout: Layout | None = None
+) -> tuple[Document, Source]:
+    """A whole document, and its source, closed: it opens again where pictures are wanted of it."""
+    check_engine(options.model)
+    async with opened(desk, content, options.password) as source:
+        indices = pages_of(source, options, layout)
+        read = [result async for result in results(desk, source, options, indices, layout=layout)]
+        return await desk.pages.do(partial(finish, source, read, options), bounded=False), source
+
+
+async def exported(desk: Desk, read: Document, format: str, source: Source, **options: Any) -> str | bytes:
+    """A document in a format; its source is closed afterwards."""
+    from docai.export.formats import ExportOptions, export
+
+    def made() -> str | bytes:
+        try:
+            return export(read, format, ExportOptions(**options), source)
+        finally:
+            source.close()
+
+    return await desk.by_hand(made)
