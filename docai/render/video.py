@@ -6,7 +6,6 @@ and whatever the frame rate does. A frame is then decoded from the key frame bef
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import time
@@ -272,10 +271,14 @@ class VideoFile:
         packets, ended = self._container.demux(self._stream), False
         while not ended:
             frames: list[Any] = []
-            with contextlib.suppress(self._av.error.FFmpegError, ValueError):
+            try:
                 packet = self._next(packets)
                 ended = packet is None
                 frames = self._stream.codec_context.decode(packet)  # None empties the decoder
+            except MemoryError:
+                raise
+            except (self._av.error.FFmpegError, ValueError):
+                continue
             yield from frames
 
     def _next(self, packets: Iterator[Any]) -> Any:
@@ -307,8 +310,8 @@ def _pyav() -> Any:
 
 def _is_cover(stream: Any) -> bool:
     """Whether a stream is a picture that belongs to the sound, as in music files."""
-    disposition = getattr(stream, "disposition", 0)
-    return bool(int(disposition) & _ATTACHED_PICTURE)
+    disposition = getattr(stream, "disposition", 0)  # a Flag, or an IntFlag, by the version of PyAV
+    return bool(int(getattr(disposition, "value", disposition)) & _ATTACHED_PICTURE)
 
 
 def _said(error: Exception) -> str:

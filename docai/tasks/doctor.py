@@ -38,6 +38,7 @@ _PACKAGES = (
 )
 _OPTIONAL = {
     "llguidance": "answers by a JSON schema: pip install 'docai[structured]'",
+    "av": "videos: pip install 'docai[video]'",
     "pillow-heif": "HEIC images: pip install 'docai[heic]'",
     "rapidfuzz": "docai eval: pip install 'docai[eval]'",
     "apted": "docai eval: pip install 'docai[eval]'",

@@ -227,9 +227,10 @@ def refusal(family: Family, *, sees: bool) -> str:
     """Why a model takes no video; nothing where it does."""
     if not sees:
         return "it has no vision tower"
-    if family.asked is not None:
-        return "it looks at one image at a time"
-    return family.no_video
+    if family.no_video:
+        return family.no_video
+    alone = family.asked is not None or family.prompt.most_images == 1
+    return "it looks at one image at a time" if alone else ""
 
 
 def _check(own: int, clips: Sequence[Clip], most: int | None) -> None:
