@@ -156,7 +156,7 @@ def test_frames_count_as_images(data: bytes, undecoded: list[int]) -> None:
         ("falcon_ocr", True, "it reads one picture at a time"),
         ("florence2", True, "it looks at one image at a time"),
         ("nemotron_parse", True, "it looks at one image at a time"),
-        ("got_ocr2", True, "it looks at one image at a time"),
+        ("got_ocr2", True, "it reads one picture at a time"),
     ],
 )
 def test_families_that_take_no_video_say_so_in_one_line(
