@@ -160,6 +160,7 @@ def test_labels_must_be_named(tmp_path: Path) -> None:
         ({"encoder_in_channels": [1, 2, 3]}, "do not fit the backbone's"),
         ({"decoder_activation_function": "mish"}, "activation 'mish' is not supported"),
         ({"d_model": "wide"}, "describes no network"),
+        ({"encoder_in_channels": 5}, "describes no network"),
         ({"decoder_attention_heads": 0}, "describes no network"),
         ({"decoder_layers": 10**9}, "decoder_layers = 1000000000; expected a few dozen"),
     ],
@@ -169,6 +170,13 @@ def test_configs_that_are_not_supported(tmp_path: Path, change: Mapping[str, Any
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, **change}))
     with pytest.raises(CheckpointError, match=said):
+        get_detector(str(folder))
+
+
+def test_pictures_that_make_no_sense(tmp_path: Path) -> None:
+    folder = tiny_checkpoint(tmp_path, "rt_detr_v2")
+    (folder / "preprocessor_config.json").write_text(json.dumps({**SIZE, "rescale_factor": "small"}))
+    with pytest.raises(CheckpointError, match=r"its preprocessor_config.json describes no pictures"):
         get_detector(str(folder))
 
 

@@ -51,13 +51,13 @@ class Config:
 
 
 @contextlib.contextmanager
-def sensible(checkpoint: Checkpoint) -> Iterator[None]:
+def sensible(checkpoint: Checkpoint, file: str = "config.json", what: str = "network") -> Iterator[None]:
     """What fails within is said to be the config's fault: its values come from strangers, and can be anything."""
     try:
         yield
     except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, MemoryError, RuntimeError) as error:
         raise CheckpointError(
-            f"{checkpoint.name}: its config.json describes no network ({type(error).__name__}: {error})"
+            f"{checkpoint.name}: its {file} describes no {what} ({type(error).__name__}: {error})"
         ) from error
 
 

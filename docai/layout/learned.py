@@ -12,14 +12,14 @@ import numpy as np
 
 from docai.checkpoint.backend import require_mlx
 from docai.checkpoint.checkpoint import Checkpoint, read_checkpoint
-from docai.checkpoint.config import Config
+from docai.checkpoint.config import sensible
 from docai.checkpoint.hub import cached, locate
 from docai.errors import CheckpointError, UsageError
 from docai.geometry import clip, corners, outlines
 from docai.layout.decode import Finds, Outputs, Thresholds, decoded, masks_of
 from docai.layout.detector import EMBEDDED, MODELS, Sheet, is_detector, label_named, plain_name
 from docai.layout.embedded import flow_of
-from docai.layout.families import family_of, labels_of
+from docai.layout.families import labels_of
 from docai.layout.masks import mask_outlines
 from docai.layout.order import columns
 from docai.layout.rows import Rect
@@ -27,10 +27,10 @@ from docai.layout.suppress import Suppression
 from docai.types import Box, Label, Line, Page, PageContent, Point, Region
 
 if TYPE_CHECKING:
-    from docai.layout.network import Network
     from docai.types import RGB
 
 Order = Literal["layout", "plain"]
+PREPARED = "preprocessor_config.json"
 _DPI = 144
 _LINE = 0.025  # of the width of all text, which a line is high on pages of usual proportions
 
@@ -83,21 +83,20 @@ class LearnedDetector:
     def __init__(self, checkpoint: Checkpoint, settings: Settings | None = None, *, name: str = "") -> None:
         """Raises DependencyMissing where MLX is, CheckpointError where the checkpoint is none of a detector."""
         from docai.checkpoint.backend import on_gpu
-        from docai.layout.loading import load_network
+        from docai.layout.loading import load
 
         settings = settings or Settings()
-        family = family_of(checkpoint.config)
-        spec = family.spec(Config(checkpoint.config))
+        family, spec, self._network = load(checkpoint)
         self.name = name or checkpoint.name
         self._names = labels_of(checkpoint.config, spec.queries.classes)
         self._labels = labels_for(self._names)
-        self._images = family.images.said(checkpoint.json_file("preprocessor_config.json"))
+        with sensible(checkpoint, PREPARED, "pictures"):
+            self._images = family.images.said(checkpoint.json_file(PREPARED))
         general = family.threshold if settings.threshold is None else settings.threshold
         self.thresholds = Thresholds(general, self._single(settings.thresholds), family.strict)
         self.threshold = general
         self._suppress = _suppression(family.suppress if settings.suppress is None else settings.suppress, settings)
         self._order, self._dpi = settings.order, settings.dpi or _DPI
-        self._network: Network = load_network(checkpoint)
         self.batch = settings.batch or (8 if on_gpu() else 1)  # on a CPU more at once is no faster
 
     def _single(self, thresholds: Mapping[str, float]) -> dict[int, float]:

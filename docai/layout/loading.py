@@ -31,10 +31,15 @@ def resolve(checkpoint: Checkpoint) -> tuple[LayoutFamily, DetectorSpec, Network
         return family, spec, Network(spec)
 
 
-def load_network(
+def load(
     checkpoint: Checkpoint, *, dtype: str | None = None, on_progress: Callable[[int, int], None] | None = None
-) -> Network:
-    """The network of a checkpoint, filled. Raises DependencyMissing, CheckpointError or LimitExceeded."""
+) -> tuple[LayoutFamily, DetectorSpec, Network]:
+    """The same with its weights. Raises LimitExceeded, too."""
     family, spec, network = resolve(checkpoint)
     load_into(network, checkpoint, family.rules, spec, dtype=dtype, on_progress=on_progress)
-    return network
+    return family, spec, network
+
+
+def load_network(checkpoint: Checkpoint, *, dtype: str | None = None) -> Network:
+    """The network of a checkpoint, filled. Raises as `load`."""
+    return load(checkpoint, dtype=dtype)[2]
