@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ mx = pytest.importorskip("mlx.core")
 
 from docai.nn.cache import Cache, FullCache, QuantizedCache, RotatingCache, Rounding  # noqa: E402
 from docai.nn.scores import Scoring  # noqa: E402
+from docai.tasks.load import load  # noqa: E402
 from docai.vlm.engine import Engine  # noqa: E402
 from docai.vlm.generate import Request, RequestImage, Runtime  # noqa: E402
 from docai.vlm.loading import load_network  # noqa: E402
@@ -23,7 +25,7 @@ from docai.vlm.shelf import DiskShelf, checksum  # noqa: E402
 from docai.vlm.stream import Pieces  # noqa: E402
 from docai.vlm.tokenizer import Tokenizer  # noqa: E402
 from tests.parity.stored import CASES, case_of, config_of, images_of, weights_of, written  # noqa: E402
-from tests.tiny_checkpoint import byte_level  # noqa: E402
+from tests.tiny_checkpoint import byte_level, tiny_llama  # noqa: E402
 
 KINDS: dict[str, Callable[[], Cache]] = {
     "full": FullCache,
@@ -222,3 +224,34 @@ def test_tenants_share_nothing(tmp_path: Path) -> None:
     engine.close()
     del engine
     gc.collect()
+
+
+def test_a_model_finds_what_it_read_the_last_time(tmp_path: Path) -> None:
+    """And another checkpoint in the same place does not."""
+    folder, text = tmp_path / "model", "a text of some length " * 20
+    tiny_llama(folder)
+
+    def answer(**keep: Any) -> Generation:
+        model = load(str(folder), prefix_disk=tmp_path / "blocks", **keep)
+        done = model.generate(text, max_tokens=6, prefill_step=64)
+        shelf = model.engine.store._shelf
+        assert isinstance(shelf, DiskShelf)
+        shelf.flush()
+        return done
+
+    first, again, without_memory = answer(), answer(), answer(prefix_cache=0)
+    assert first.usage.reused == 0
+    assert again.usage.reused == without_memory.usage.reused == first.usage.prompt
+    assert first.tokens == again.tokens == without_memory.tokens
+    os.utime(folder / "model.safetensors", (1, 1))
+    assert answer().usage.reused == 0
+    assert len(list((tmp_path / "blocks").iterdir())) == 2
+
+
+def test_a_folder_that_cannot_be_written_is_no_failure(tmp_path: Path) -> None:
+    shelf = DiskShelf(tmp_path / "x", "layout")
+    (tmp_path / "x").rmdir()
+    shelf.put("a", block(10))
+    shelf.flush()
+    stats = shelf.stats()
+    assert (stats["disk_write_failures"], stats["disk_writes"], stats["disk_pending_bytes"]) == (1, 0, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
@@ -31,6 +32,8 @@ from docai.vlm.pictures import Picture
 from docai.vlm.prefix import BlockStore
 from docai.vlm.prompt import Message, encode, render
 from docai.vlm.request import Answering, Generation, GenerationOptions
+from docai.vlm.scheduler import EngineLimits
+from docai.vlm.shelf import shelf_of
 from docai.vlm.stream import Pieces
 from docai.vlm.structured import Grammar, Vocabulary
 from docai.vlm.thinking import thinking_marks
@@ -53,13 +56,14 @@ class Model:
         *,
         clips: ClipProcessor | None = None,
         feature_cache: int = 20,
-        prefix_cache: int = PREFIX_CACHE,
+        prefixes: BlockStore | None = None,
+        limits: EngineLimits | None = None,
     ) -> None:
         self.name, self.network, self.family, self.tokenizer = name, network, family, tokenizer
         self._processor, self._clips = processor, clips
         self._features: FeatureCache[tuple[ImageInput, ImageFeatures]] = FeatureCache(feature_cache)
         self.runtime = Runtime(network, Pieces(tokenizer), thinking_marks(tokenizer))
-        self.engine = Engine(self.runtime, store=BlockStore(prefix_cache << 20))  # where its requests run
+        self.engine = Engine(self.runtime, store=prefixes, limits=limits)  # where its requests run
         self._vocabulary: Vocabulary | None = None
 
     @property
@@ -272,12 +276,19 @@ def open_model(
     offline: bool = False,
     feature_cache: int = 20,
     prefix_cache: int = PREFIX_CACHE,
+    prefix_disk: str | Path | None = None,
+    limits: EngineLimits | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Model:
     """The model of a folder, a repo id or a short name; see `docai.tasks.load.load`."""
-    checkpoint = open_checkpoint(name, revision=revision, offline=offline)
     return model_of(
-        checkpoint, dtype=dtype, feature_cache=feature_cache, prefix_cache=prefix_cache, on_progress=on_progress
+        open_checkpoint(name, revision=revision, offline=offline),
+        dtype=dtype,
+        feature_cache=feature_cache,
+        prefix_cache=prefix_cache,
+        prefix_disk=prefix_disk,
+        limits=limits,
+        on_progress=on_progress,
     )
 
 
@@ -287,6 +298,8 @@ def model_of(
     dtype: str | None = None,
     feature_cache: int = 20,
     prefix_cache: int = PREFIX_CACHE,
+    prefix_disk: str | Path | None = None,
+    limits: EngineLimits | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Model:
     """The model of a checkpoint. Raises CheckpointError or LimitExceeded."""
@@ -314,7 +327,10 @@ def model_of(
         processor,
         clips=clips,
         feature_cache=feature_cache,
-        prefix_cache=prefix_cache,
+        prefixes=BlockStore(
+            prefix_cache << 20, None if prefix_disk is None else shelf_of(Path(prefix_disk), checkpoint, network)
+        ),
+        limits=limits,
     )
 
 
