@@ -158,22 +158,24 @@ def _dense(name: str) -> bool:
 
 
 @pytest.mark.parametrize("bits", [4, 8])
-def test_quantized_exports_are_their_own_numbers(bits: int, tmp_path: Path) -> None:
-    """All matrices are packed, tables of embeddings and of positions too; the head is there a second time."""
-    config, values = _checkpoint("florence2", "mlx")
+@pytest.mark.parametrize("name", ["florence2", "nemotron_parse", "nemotron_parse-untied"])
+def test_quantized_exports_are_their_own_numbers(name: str, bits: int, tmp_path: Path) -> None:
+    """All matrices are packed, tables of embeddings and of positions too; a tied head is there a second time."""
+    config, values = _checkpoint(name, "mlx")
     packed, plain = quantized(values, bits, 32, dense=_dense)
     assert {"language_model.model.shared.scales", "language_model.lm_head.scales"} <= packed.keys()
-    assert "language_model.model.encoder.embed_positions.scales" in packed
-    image = ImageInput(picture(_said("florence2")["picture"], 1), 0)
+    assert name != "florence2" or "language_model.model.encoder.embed_positions.scales" in packed
+    said = _said(name)
+    image = ImageInput(picture(said["picture"], said["seed"]), 0)
     rows = []
-    for name, tensors, said in (
+    for folder, tensors, settings in (
         ("packed", packed, {**config, "quantization": {"group_size": 32, "bits": bits}}),
         ("plain", plain, config),
     ):
-        network = load_network(written(tmp_path / name, said, tensors, {"format": "mlx"}))
+        network = load_network(written(tmp_path / folder, settings, tensors, {"format": "mlx"}))
         assert isinstance(network, EncDecNetwork)
         network.fuse()
-        memories = network.read(network.encode([image])[0], _said("florence2")["prompt"])
+        memories = network.read(network.encode([image])[0], said["prompt"])
         rows.append(np.asarray(network.step(mx.array([[2, 0, 5]]), network.caches(), memories)))
     np.testing.assert_allclose(rows[0], rows[1], rtol=1e-3, atol=1e-3)
 

@@ -59,9 +59,9 @@ DAVIT = {
     "window_size": 4, "projection_dim": 32, "max_position_embeddings": 10, "max_temporal_embeddings": 7,
 }  # fmt: skip
 FLORENCE = {"text_config": BART, "vision_config": DAVIT, "image_token_id": 119}
-RADIO = {"hidden_size": 32, "num_heads": 2, "mlp_ratio": 2.0, "num_layers": 2, "patch_size": 4, "neck_dim": 24}
+RADIO = {"hidden_size": 64, "num_heads": 4, "mlp_ratio": 1.5, "num_layers": 2, "patch_size": 4, "neck_dim": 32}
 MBART = {
-    "d_model": 24, "decoder_attention_heads": 2, "decoder_ffn_dim": 48, "decoder_layers": 3, "vocab_size": 100,
+    "d_model": 32, "decoder_attention_heads": 2, "decoder_ffn_dim": 96, "decoder_layers": 3, "vocab_size": 100,
     "scale_embedding": True, "max_position_embeddings": 64, "decoder_start_token_id": None,
 }  # fmt: skip
 NEMOTRON = {
@@ -265,7 +265,7 @@ def ask_mbart(recipe: Recipe, values: Mapping[str, Array], states: Array) -> Arr
     prefix = "language_model.model.decoder."
     own = {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
     table = values["language_model.model.shared.weight"]
-    own |= {"embed_tokens.weight": table, "embed_positions.weight": np.zeros((66, 24), np.float32)}
+    own |= {"embed_tokens.weight": table, "embed_positions.weight": np.zeros((66, MBART["d_model"]), np.float32)}
     decoder.load_state_dict({name: torch.from_numpy(value) for name, value in own.items()})
     with torch.no_grad():
         hidden = decoder(
