@@ -151,9 +151,9 @@ def test_pictures_and_tables_of_a_page(server: Served) -> None:
             assert f"]({image['id']})" in page["markdown"]
             assert image["top_left_x"] < image["bottom_right_x"] <= page["dimensions"]["width"]
             assert base64.b64decode(image["image_base64"].partition(",")[2]).startswith(b"\x89PNG")
-    (table,) = [table for page in pages for table in page["tables"]]
-    assert table["content"].startswith("<table><tr><th>Decade")
-    assert any(f"[{table['id']}]({table['id']})" in page["markdown"] for page in pages)
+    tables = [(page, table) for page in pages for table in page["tables"]]
+    assert tables[0][1]["content"].startswith("<table><tr><th>Decade")
+    assert all(f"[{table['id']}]({table['id']})" in page["markdown"] for page, table in tables)
     bare = server.json("POST", "/v1/ocr", {"document": {"document_url": uri(data)}, "image_limit": 0})["pages"]
     assert not any(page["images"] or page["tables"] for page in bare)
 

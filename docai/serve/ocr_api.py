@@ -152,11 +152,14 @@ class _Shape:
         return [self._page(result) for result in self._document.pages]
 
     def _page(self, result: PageResult) -> dict[str, Any]:
+        from docai.export.figures import picture_names
         from docai.export.formats import ExportOptions, export
 
         alone = replace(self._document, pages=(result,))
-        markdown = export(alone, "markdown", ExportOptions(images="ref", image_dir="", dpi=DPI))
+        markdown = export(alone, "markdown", ExportOptions(images="ref", image_dir=".", dpi=DPI))
         assert isinstance(markdown, str)
+        for name in picture_names(alone).values():
+            markdown = markdown.replace(f"](./{name})", f"]({name})")
         pictures = list(self._pictures(result, alone))
         scale = result.page.scale(DPI)
         size = {"width": round(result.page.width * scale), "height": round(result.page.height * scale)}
