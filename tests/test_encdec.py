@@ -253,6 +253,26 @@ def _original_names() -> dict[str, tuple[int, ...]]:
     return out
 
 
+@pytest.mark.parametrize("dialect", ["hf", "mlx"])
+@pytest.mark.parametrize("said", [None, False])
+def test_a_head_in_the_file_counts(tmp_path: Path, dialect: str, said: bool | None) -> None:
+    """1.x has a head of its own, whether its config says so or not."""
+    config, values = _checkpoint("nemotron_parse-untied", dialect)
+    config = {name: value for name, value in config.items() if name != "tie_word_embeddings"}
+    network = load_network(
+        written(tmp_path, config if said is None else {**config, "tie_word_embeddings": said}, values)
+    )
+    assert "head" in network.decoder
+
+
+def test_a_copy_of_the_embedding_is_no_head(tmp_path: Path) -> None:
+    config, values = _checkpoint("nemotron_parse", "mlx")
+    network = load_network(written(tmp_path / "tied", {**config, "tie_word_embeddings": True}, values))
+    assert "head" not in network.decoder
+    config, values = _checkpoint("nemotron_parse", "hf")
+    assert "head" not in load_network(written(tmp_path / "source", config, values)).decoder
+
+
 def test_the_names_and_shapes_of_the_published_base_model() -> None:
     names = _original_names()
     assert len(names) == 666  # with two more for each of 198 matrices, the 1062 of its 4-bit export

@@ -36,15 +36,17 @@ def resolve(checkpoint: Checkpoint) -> tuple[Family, AnySpec]:
 
 
 def _resolved(checkpoint: Checkpoint) -> tuple[Family, AnySpec]:
-    family = family_of(checkpoint.config)
-    spec = family.spec(Config(checkpoint.config))
+    family, config = family_of(checkpoint.config), checkpoint.config
+    if family.by_names is not None:
+        config = dict(family.by_names(config, checkpoint.tensors))
+    spec = family.spec(Config(config))
     if spec.vision is None or has_part(checkpoint, family.rules, spec, "vision."):
         return family, spec
     if not family.text_only:
         raise CheckpointError(
             f"{checkpoint.name}: expected the weights of a vision tower, as its config describes one; found none"
         )
-    return family, family.spec(Config({**checkpoint.config, "vision_config": None}))
+    return family, family.spec(Config({**config, "vision_config": None}))
 
 
 def build_network(spec: AnySpec) -> AnyNetwork:

@@ -7,7 +7,7 @@ how a prompt is written. It has no forward pass and imports no other family.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -41,7 +41,8 @@ class Family:
     says why not. `no_repeat_ngram`: answers never repeat so many tokens, where nothing else is asked for.
 
     Encoder-decoder models have `asked`, which puts a prompt into ids. `added_tokens` belong into a vocabulary that
-    lacks them. `remarks`: what the user should know of checkpoints whose name has this in it.
+    lacks them. `remarks`: what the user should know of checkpoints whose name has this in it. `by_names`: the config
+    with what it leaves to the names of the tensors.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Family:
     asked: Callable[[str, Tokenizer], Asked] | None = None
     added_tokens: tuple[str, ...] = ()
     remarks: Mapping[str, str] = field(default_factory=dict)
+    by_names: Callable[[Mapping[str, Any], Collection[str]], Mapping[str, Any]] | None = None
     videos: Callable[[Mapping[str, Any], Mapping[str, Any]], ClipProcessor] | None = None
     no_video: str = ""
     no_repeat_ngram: int = 0

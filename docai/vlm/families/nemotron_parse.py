@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from functools import partial
+from typing import Any
 
 from docai.checkpoint.dialect import Drop, Rename, Reshape, Rule, Split, Transpose, renames
 from docai.errors import CheckpointError
@@ -123,6 +125,16 @@ def rules(spec: EncDecSpec, *, channels_last: bool = False) -> tuple[Rule, ...]:
     )
 
 
+def by_names(config: Mapping[str, Any], names: Collection[str]) -> Mapping[str, Any]:
+    """A head in the file counts: 1.x has one of its own, and no config that is known to say so.
+
+    Exports of MLX have one in any case, which a config that ties it makes a copy of the embedding.
+    """
+    tied = config.get("tie_word_embeddings") is True
+    own = "lm_head.weight" in names or (not tied and "language_model.lm_head.weight" in names)
+    return {**config, "tie_word_embeddings": False} if own or "decoder.head.weight" in names else config
+
+
 FAMILY = Family(
     "nemotron_parse",
     ("nemotron_parse",),
@@ -131,4 +143,5 @@ FAMILY = Family(
     PromptSpec(placeholder="<image>"),
     canvas_images(),
     asked=asked,
+    by_names=by_names,
 )
