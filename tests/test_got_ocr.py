@@ -30,7 +30,7 @@ from docai.vlm.ask import Setting  # noqa: E402
 from docai.vlm.config import Config  # noqa: E402
 from docai.vlm.families import family_of  # noqa: E402
 from docai.vlm.got import FORMATTED, PLAIN, asked, place  # noqa: E402
-from docai.vlm.images import got_images  # noqa: E402
+from docai.vlm.images import cut_images  # noqa: E402
 from docai.vlm.loading import load_network  # noqa: E402
 from docai.vlm.model import Model, open_model  # noqa: E402
 from docai.vlm.network import Network  # noqa: E402
@@ -143,7 +143,7 @@ def prompt(kind: str, said: Asked) -> str:
     parts = [*({"type": "image"} for _ in said.sizes), {"type": "text", "text": our_question(said)}]
     text = render([{"role": "user", "content": parts}], Tokenizer(byte_level()), spec, setting=setting)
     prep: Mapping[str, Any] = {**PREP, "crop_to_patches": said.crops}
-    processor = got_images()(prep, {"vision_config": {"patch_size": 1}})  # so that a crop takes 256 tokens
+    processor = cut_images()(prep, {"vision_config": {"patch_size": 1}})  # so that a crop takes 256 tokens
     whole = expand(text, [processor(picture(size)) for size in said.sizes], spec)
     return re.sub(r"(?:<imgpad>)+", lambda run: f"<imgpad*{len(run[0]) // len('<imgpad>')}>", whole)
 

@@ -21,9 +21,10 @@ from docai.preprocess.processors import (
     cutting,
     within,
 )
+from docai.preprocess.tiles import CanvasCuts
 from docai.vlm.images import (
+    cut_images,
     gemma_images,
-    got_images,
     llava_images,
     locate_images,
     pixtral_images,
@@ -206,7 +207,7 @@ def test_strips_that_locateanything_has_no_turns_for_are_named() -> None:
 
 
 def test_crops_are_had_where_they_are_asked_for() -> None:
-    plain = got_images()({}, {})
+    plain = cut_images()({}, {})
     cut = cutting(plain)
     assert cut is not None
     wide = np.zeros((100, 200, 3), np.uint8)
@@ -218,4 +219,13 @@ def test_crops_are_had_where_they_are_asked_for() -> None:
 @pytest.mark.parametrize("prep", [{"max_patches": 10**6}, {"min_patches": 9, "max_patches": 4}, {"min_patches": -1}])
 def test_bounds_of_crops_are_checked(prep: dict[str, object]) -> None:
     with pytest.raises(CheckpointError, match="not from 1 to 64"):
-        got_images()(prep, {})
+        cut_images()(prep, {})
+
+
+def test_command_a_vision_cuts_into_the_grid_that_grows_a_picture_least() -> None:
+    """As get_optimal_tiled_canvas of transformers 5.24, whose processor needs torchvision, has them."""
+    grids = {
+        (1, 1): (1, 1), (3, 600): (1, 10), (64, 64): (1, 1), (64, 65): (1, 2), (150, 40): (3, 1), (480, 701): (3, 4),
+        (1200, 250): (6, 2), (250, 1200): (2, 6), (2000, 2000): (3, 3),
+    }  # fmt: skip
+    assert {size: CanvasCuts().grid(size, 64) for size in grids} == grids

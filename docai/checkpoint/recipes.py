@@ -14,6 +14,7 @@ class Recipe:
 
 
 RECIPES: dict[str, Recipe] = {
+    "aya-vision": Recipe("CohereForAI/aya-vision-8b", "Aya Vision, 8B"),
     "falcon-ocr": Recipe("tiiuae/Falcon-OCR", "Falcon-OCR, reads regions of documents, 0.3B"),
     "florence-2": Recipe("florence-community/Florence-2-base-ft", "Florence-2, captions, places and text, 0.2B"),
     "gemma3": Recipe("google/gemma-3-4b-it", "Gemma 3, 4B"),
@@ -39,7 +40,6 @@ RECIPES: dict[str, Recipe] = {
 
 # Families that docai does not read yet, by name, with the model_types that their checkpoints carry.
 LATER: dict[str, tuple[str, ...]] = {
-    "Aya Vision": ("aya_vision", "cohere2_vision"),
     "Bunny": ("llava-qwen2", "bunny-llama"),
     "Cohere Compass": ("cohere_compass",),
     "DiffusionGemma": ("diffusion_gemma",),

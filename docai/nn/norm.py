@@ -10,9 +10,9 @@ import mlx.nn as nn
 NormKind = Literal["layer", "rms"]
 
 
-def norm(kind: NormKind, dims: int, eps: float) -> nn.LayerNorm | nn.RMSNorm:
-    """Layer norm (with weight and bias) or RMS norm (with weight)."""
-    return nn.LayerNorm(dims, eps=eps) if kind == "layer" else nn.RMSNorm(dims, eps=eps)
+def norm(kind: NormKind, dims: int, eps: float, *, bias: bool = True) -> nn.LayerNorm | nn.RMSNorm:
+    """Layer norm (with weight and, usually, bias) or RMS norm (with weight)."""
+    return nn.LayerNorm(dims, eps=eps, bias=bias) if kind == "layer" else nn.RMSNorm(dims, eps=eps)
 
 
 def rms(x: mx.array, eps: float) -> mx.array:

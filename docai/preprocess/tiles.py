@@ -111,3 +111,16 @@ class Cuts:
             if away < nearest or (away == nearest and height * width > 0.5 * tile * tile * rows * columns):
                 nearest, best = away, (rows, columns)
         return best
+
+
+@dataclass(frozen=True, slots=True)
+class CanvasCuts(Cuts):
+    """Command A Vision's crops: the grid that the picture has to grow least to fill or, beyond all, to shrink least."""
+
+    def grid(self, size: Size, tile: int) -> Size:
+        """(rows, columns). Of grids that are equally good, the one with the fewest squares, then columns."""
+        grids = [(rows, columns) for columns in range(1, self.most + 1) for rows in range(1, self.most // columns + 1)]
+        grids.sort(key=math.prod)
+        scales = {grid: min(grid[0] * tile / size[0], grid[1] * tile / size[1]) for grid in grids}
+        growing = [grid for grid in grids if scales[grid] >= 1]
+        return min(growing, key=scales.__getitem__) if growing else max(grids, key=scales.__getitem__)

@@ -29,20 +29,23 @@ class ImageFeatures:
 class MergerSpec:
     """Neighbouring rows become one: `merged` rows of `dims` side by side, through two layers, to rows of `out`.
 
-    The norm comes first, over each row or, with `norm_joined`, over what is put together. `hidden`: the width between
-    the layers, where it is another than that. A merger more for each of `taps` inner layers of the tower (DeepStack,
-    arXiv:2406.04334) norms after the rows are joined, as Qwen3-VL does.
+    The norm, if there is one, comes first, over each row or, with `norm_joined`, over what is put together. `hidden`:
+    the width between the layers, where it is another than that; `gated`: a third layer gates it. `by_lines`: rows come
+    line by line, those of squares, so that they are put into blocks first. A merger more for each of `taps` inner
+    layers of the tower (DeepStack, arXiv:2406.04334) norms after the rows are joined, as Qwen3-VL does.
     """
 
     dims: int
     out: int
     merged: int = 4
-    norm: NormKind = "layer"
+    norm: NormKind | None = "layer"
     norm_eps: float = 1e-6
     activation: str = "gelu"
     taps: int = 0
     norm_joined: bool = False
     hidden: int | None = None
+    gated: bool = False
+    by_lines: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +96,15 @@ ConnectorSpec: TypeAlias = MergerSpec | ProjectorSpec | PoolerSpec | JoinerSpec 
 
 
 class Merge(nn.Module):
-    """Names: norm, up, down."""
+    """Names: norm, gate, up, down; the first two where the spec asks for them."""
 
     def __init__(self, spec: MergerSpec, *, norm_joined: bool) -> None:
         super().__init__()
         wide = spec.dims * spec.merged
-        self.norm = norm(spec.norm, wide if norm_joined else spec.dims, spec.norm_eps)
+        if spec.norm:
+            self.norm = norm(spec.norm, wide if norm_joined else spec.dims, spec.norm_eps)
+        if spec.gated:
+            self.gate = nn.Linear(wide, spec.hidden or wide)
         self.up = nn.Linear(wide, spec.hidden or wide)
         self.down = nn.Linear(spec.hidden or wide, spec.out)
         self._wide, self._norm_joined = wide, norm_joined
@@ -107,7 +113,9 @@ class Merge(nn.Module):
     def __call__(self, rows: mx.array) -> mx.array:
         """(N, D) -> (N / merged, out)"""
         joined = rows.reshape(-1, self._wide) if self._norm_joined else rows
-        joined = self.norm(joined).reshape(-1, self._wide)
+        joined = (self.norm(joined) if "norm" in self else joined).reshape(-1, self._wide)
+        if "gate" in self:
+            return self.down(self._activation(self.gate(joined)) * self.up(joined))
         return self.down(self._activation(self.up(joined)))
 
 
@@ -119,10 +127,18 @@ class Merger(nn.Module):
         self.merge = Merge(spec, norm_joined=spec.norm_joined)
         if spec.taps:
             self.deepstack = [Merge(spec, norm_joined=True) for _ in range(spec.taps)]
+        self._side = math.isqrt(spec.merged) if spec.by_lines else 0
 
     def __call__(self, seen: Seen, _: ImageInput) -> ImageFeatures:
         inner = [merge(rows) for merge, rows in zip(self.get("deepstack", ()), seen.taps, strict=True)]
-        return ImageFeatures(self.merge(seen.rows), tuple(inner))
+        return ImageFeatures(self.merge(in_squares(seen.rows, self._side) if self._side else seen.rows), tuple(inner))
+
+
+def in_squares(rows: mx.array, side: int) -> mx.array:
+    """Rows of pictures (tiles, n * n, D), line by line -> (tiles * n * n, D), square by square of `side` x `side`."""
+    count, number, dims = rows.shape
+    across = math.isqrt(number) // side
+    return rows.reshape(count, across, side, across, side, dims).swapaxes(2, 3).reshape(-1, dims)
 
 
 class Projector(nn.Module):

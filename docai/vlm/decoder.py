@@ -12,8 +12,8 @@ from docai.nn.cache import Cache, FullCache, LayerCache, QuantizedCache, Rotatin
 from docai.nn.golden import Golden, GoldenAttention, GoldenAttentionSpec
 from docai.nn.mask import Mask
 from docai.nn.mlp import Mlp, MlpSpec
-from docai.nn.moe import Moe
-from docai.nn.norm import BareRms
+from docai.nn.moe import Moe, MoeSpec
+from docai.nn.norm import BareRms, norm
 from docai.nn.rope import Rope, RopeSpec, Rotation
 from docai.vlm.spec import DecoderSpec, LayerSpec
 
@@ -24,7 +24,7 @@ class Layer(nn.Module):
     def __init__(self, spec: LayerSpec, whole: DecoderSpec) -> None:
         super().__init__()
         self.attn = _attention(spec.attention, whole)
-        self.mlp = Mlp(whole.dims, spec.mlp) if isinstance(spec.mlp, MlpSpec) else Moe(whole.dims, spec.mlp)
+        self.mlp = _mlp(spec.mlp, whole)
         self.attn_norm, self.mlp_norm = _norm(whole), _norm(whole)
         if spec.sandwich:
             self.attn_post_norm, self.mlp_post_norm = _norm(whole), _norm(whole)
@@ -41,14 +41,41 @@ class Layer(nn.Module):
         return x + (branch if self._scale == 1.0 else branch * self._scale)
 
 
+class ParallelLayer(nn.Module):
+    """Names: attn, mlp, attn_norm. Both branches start from the same rows (Wang & Komatsuzaki 2021, GPT-J)."""
+
+    def __init__(self, spec: LayerSpec, whole: DecoderSpec) -> None:
+        super().__init__()
+        self.attn = _attention(spec.attention, whole)
+        self.mlp = _mlp(spec.mlp, whole)
+        self.attn_norm = _norm(whole)
+
+    def __call__(self, x: mx.array, rotation: Rotation | None, mask: Mask, cache: LayerCache) -> mx.array:
+        """x (B, L, D) -> (B, L, D)"""
+        normed = self.attn_norm(x)
+        return x + self.attn(normed, rotation, mask, cache) + self.mlp(normed)
+
+
+def _layer(spec: LayerSpec, whole: DecoderSpec) -> Layer | ParallelLayer:
+    return ParallelLayer(spec, whole) if spec.parallel else Layer(spec, whole)
+
+
+def _mlp(spec: MlpSpec | MoeSpec, whole: DecoderSpec) -> Mlp | Moe:
+    return Mlp(whole.dims, spec) if isinstance(spec, MlpSpec) else Moe(whole.dims, spec)
+
+
 def _attention(spec: AttentionSpec, whole: DecoderSpec) -> Attention:
     if isinstance(spec, GoldenAttentionSpec):
         return GoldenAttention(whole.dims, spec)
     return Attention(whole.dims, spec, whole.norm_eps)
 
 
-def _norm(whole: DecoderSpec) -> nn.RMSNorm | BareRms:
-    return nn.RMSNorm(whole.dims, whole.norm_eps) if whole.bare_norm_eps is None else BareRms(whole.bare_norm_eps)
+def _norm(whole: DecoderSpec) -> nn.Module:
+    return _weighted(whole) if whole.bare_norm_eps is None else BareRms(whole.bare_norm_eps)
+
+
+def _weighted(whole: DecoderSpec) -> nn.Module:
+    return norm(whole.norm, whole.dims, whole.norm_eps, bias=False)
 
 
 class Decoder(nn.Module):
@@ -57,8 +84,8 @@ class Decoder(nn.Module):
     def __init__(self, spec: DecoderSpec) -> None:
         super().__init__()
         self.embed = nn.Embedding(spec.vocabulary, spec.dims)
-        self.layers = [Layer(layer, spec) for layer in spec.layers]
-        self.norm = nn.RMSNorm(spec.dims, eps=spec.norm_eps)
+        self.layers = [_layer(layer, spec) for layer in spec.layers]
+        self.norm = _weighted(spec)
         if not spec.tied:
             self.head = nn.Linear(spec.dims, spec.vocabulary, bias=False)
         if spec.golden is not None:

@@ -42,10 +42,10 @@ __all__ = [
     "ImageProcessor",
     "Images",
     "canvas_images",
+    "cut_images",
     "falcon_images",
     "florence_images",
     "gemma_images",
-    "got_images",
     "llava_images",
     "locate_images",
     "pixtral_images",
@@ -261,24 +261,37 @@ def locate_images(*, patch: int = 14, merge: int = 2, most: int = 25_600) -> Ima
     return _checked(build)
 
 
-def got_images(*, edge: int = 1024, patch: int = 16) -> Images:
-    """GOT-OCR 2.0: stretched to a square, a token for 4 x 4 patches; with crops, in squares of that size as well."""
+def cut_images(
+    *,
+    edge: int = 1024,
+    patch: int = 16,
+    merge: int = 4,
+    cut: bool = False,
+    kind: type[Cuts] = Cuts,
+    mean: Colour = CLIP_MEAN,
+    std: Colour = CLIP_STD,
+) -> Images:
+    """Stretched to a square, a token for `merge` x `merge` patches; with crops, in squares of that size as well.
+
+    GOT-OCR 2.0 (crops where they are asked for), Aya Vision, Command A Vision, LLM-jp-VL (crops, `cut`).
+    """
 
     def build(prep: Prep, config: Config) -> ImageProcessor:
         vision = config.get("vision_config") or {}
         side = _size(vision.get("image_size") or vision.get("img_size"), edge)[0]
         size = _size(prep.get("size"), side)
-        step = 4 * _size(vision.get("patch_size"), patch)[0]
-        cuts = Cuts(prep.get("min_patches") or 1, prep.get("max_patches") or 12)
+        step = merge * _size(vision.get("patch_size"), patch)[0]
+        cuts = kind(prep.get("min_patches") or 1, prep.get("max_patches") or 12)
         if not 1 <= cuts.least <= cuts.most <= MOST_CUTS:
             raise ValueError(f"min_patches {cuts.least} and max_patches {cuts.most} are not from 1 to {MOST_CUTS}")
+        asked = prep.get("crop_to_patches")
         return StretchedImages(
-            _normalization(prep, CLIP_MEAN, CLIP_STD),
+            _normalization(prep, mean, std),
             size,
             -(-size[0] // step) * -(-size[1] // step),
             _resampling(prep, BICUBIC),
             cuts=cuts,
-            cut=bool(prep.get("crop_to_patches")),
+            cut=cut if asked is None else bool(asked),
         )
 
     return _checked(build)

@@ -66,6 +66,28 @@ class Framed:
 
 
 @dataclass(frozen=True, slots=True)
+class Parts:
+    """A run for each crop of an image, the whole picture last, between two marks for all of them.
+
+    `crop` stands before a crop's run ({} is its number, from 1), `whole` before the whole picture's, and `end` after
+    each run.
+    """
+
+    before: str
+    after: str
+    crop: str = ""
+    whole: str = ""
+    end: str = ""
+
+    def __call__(self, token: str, image: ImageInput) -> str:
+        """The text of one image."""
+        parts = len(image.pixels)
+        one = token * (image.tokens // parts) + self.end
+        crops = "".join(self.crop.format(number) + one for number in range(1, parts))
+        return f"{self.before}{crops}{self.whole}{one}{self.after}"
+
+
+@dataclass(frozen=True, slots=True)
 class Rows:
     """A run for each row of patches, a mark after each row and another after the last (Pixtral, Mistral 3)."""
 

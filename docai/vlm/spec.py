@@ -9,6 +9,7 @@ from docai.nn.attention import AttentionSpec
 from docai.nn.golden import GoldenSpec
 from docai.nn.mlp import MlpSpec
 from docai.nn.moe import MoeSpec
+from docai.nn.norm import NormKind
 from docai.vlm.connector import ConnectorSpec
 from docai.vlm.positions import MropeSpec, PlaneSpec
 from docai.vlm.vision import VisionSpec
@@ -16,19 +17,23 @@ from docai.vlm.vision import VisionSpec
 
 @dataclass(frozen=True, slots=True)
 class LayerSpec:
-    """A decoder layer. `sandwich`: the branches are normed before and behind (Gemma 2), otherwise before only."""
+    """A decoder layer. `sandwich`: the branches are normed before and behind (Gemma 2), otherwise before only.
+
+    `parallel`: attention and feed-forward block see the same rows, normed once (Cohere).
+    """
 
     attention: AttentionSpec
     mlp: MlpSpec | MoeSpec
     sandwich: bool = False
+    parallel: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class DecoderSpec:
     """A causal decoder. `context`: the longest sequence that it was made for.
 
-    `bare_norm_eps`: the norms of the layers have no weight, and this epsilon. `golden`: the second part of each head is
-    turned by places on a plane (see `docai.nn.golden`).
+    `norm`: "layer" is a layer norm without a bias (Cohere). `bare_norm_eps`: the norms of the layers have no weight,
+    and this epsilon. `golden`: the second part of each head is turned by places on a plane (see `docai.nn.golden`).
     """
 
     dims: int
@@ -36,6 +41,7 @@ class DecoderSpec:
     layers: tuple[LayerSpec, ...]
     context: int
     norm_eps: float = 1e-6
+    norm: NormKind = "rms"
     tied: bool = False  # the head is the embedding
     embed_scale: float = 1.0
     residual_scale: float = 1.0

@@ -187,6 +187,7 @@ def ask_transformers(recipe: Recipe, name: str) -> tuple[dict[str, Any], dict[st
             raise SystemExit(f"{recipe.name}: the oracle did not take its own tensors: {said}")
         saved = json.loads((Path(folder) / "config.json").read_text())
     model.eval()
+    MENDED.get(name, lambda _: None)(model)
     given = {k: torch.from_numpy(v) for k, v in FEEDS[recipe.feed](recipe).items()}
     ids = torch.tensor([recipe.tokens])
     with torch.no_grad():
@@ -284,8 +285,19 @@ def moonvit_of_transformers(tower: Any, pixels: Any, grid_thw: Any, **_: Any) ->
         return [mx.array(twin(images, grids).pooler_output.numpy())]
 
 
+def mend_cohere_vision(model: Any) -> None:
+    """transformers 5.24 leaves out the scale of Cohere2's logits where it has a tower.
+
+    Its own first version and Cohere2ForCausalLM apply it, as mlx-vlm does.
+    """
+    scale = model.config.text_config.logit_scale
+    model.lm_head.register_forward_hook(lambda _, __, logits: logits * scale)
+
+
 # oracles that are wrong somewhere
 MENDED: dict[str, Callable[[Any], None]] = {
+    "AyaVisionForConditionalGeneration": mend_cohere_vision,
+    "Cohere2VisionForConditionalGeneration": mend_cohere_vision,
     "falcon_ocr": mend_falcon_ocr,
     "locateanything": mend_locateanything,
     "qwen3_vl_moe": mend_qwen3_vl_moe,

@@ -180,6 +180,7 @@ NEWER = (
     (r"^language_model\.model\.", "model.language_model."),
     (r"^(vision_tower|multi_modal_projector|image_newline)", r"model.\1"),
 )
+OLDER = ((r"^model\.language_model\.", "language_model.model."), (r"^model\.", ""))
 
 
 def fixed_recipe(
@@ -202,6 +203,12 @@ def mlx_variant(model: str, config: Mapping[str, Any] | None = None, *, copied_h
 
 
 LLAMA_TEXT = {**TEXT, "model_type": "llama", "head_dim": 8, "rms_norm_eps": 1e-5}
+COHERE_TEXT = {
+    **{k: v for k, v in TEXT.items() if k != "head_dim"}, "model_type": "cohere2", "num_hidden_layers": 4,
+    "tie_word_embeddings": True, "sliding_window": 6, "logit_scale": 0.75, "layer_types": ["sliding_attention",
+    "full_attention", "sliding_attention", "full_attention"],
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1000.0},
+}  # fmt: skip
 # Pictures of 10 x 50 and 40 x 30 pixels, as tiles of 16: 2 x 8 of 4 x 8 patches are of the first, 8 x 6 of 8 x 8 of
 # the second.
 WIDE = Image((3, 16, 16, 3), 34, extra={"size": [10, 50], "tiles": [1, 2], "crop": [1, 0, 2, 8]})
@@ -250,6 +257,14 @@ OLDER_MISTRAL = {
 }  # fmt: skip
 PIXTRAL = {**OLDER_MISTRAL, "model_type": "llava", "vision_feature_select_strategy": "full"}
 MISTRAL_3 = {**OLDER_MISTRAL, "model_type": "mistral3", "multimodal_projector_bias": False, "spatial_merge_size": 2}
+AYA = {
+    "model_type": "aya_vision", "image_token_index": 95, "downsample_factor": 2, "alignment_intermediate_size": 48,
+    "vision_feature_layer": -1, "vision_feature_select_strategy": "full", "vision_config": SIGLIP_VIT,
+    "text_config": {
+        **{k: v for k, v in COHERE_TEXT.items() if k not in ("rope_parameters", "layer_types")}, "rope_theta": 1000.0,
+        "sliding_window_pattern": 2, "head_dim": 8,
+    },
+}  # fmt: skip
 LLAVA = {
     "model_type": "llava", "image_token_index": 95, "projector_hidden_act": "gelu", "vision_feature_layer": -2,
     "vision_feature_select_strategy": "default", "vision_config": CLIP_VIT,
@@ -273,6 +288,22 @@ FIXED = (
         {**{k: v for k, v in TEXT.items() if k != "head_dim"}, "model_type": "qwen2", "tie_word_embeddings": True},
         SIGLIP_VIT, TWO_PICTURES, (PICTURE,) * 2, "pictures", vision_feature_layer=-1,
         vision_feature_select_strategy="full",
+    ),
+    fixed_recipe(
+        "aya_vision", "AyaVision", COHERE_TEXT, SIGLIP_VIT, (5, *(95,) * 8, 7, *(95,) * 4, 8, 9, *WORDS),
+        (Image((2, 18, 18, 3), 8), Image((1, 18, 18, 3), 4)), "pictures",
+        mlx=mlx_variant("aya_vision", AYA), published=AYA, alignment_intermediate_size=48,
+    ),
+    Recipe(
+        "cohere2_vision", "transformers:Cohere2VisionForConditionalGeneration",
+        {"text_config": COHERE_TEXT, "vision_config": SIGLIP_VIT, "image_token_id": 95,
+         "alignment_intermediate_size": 48},
+        (5, *(95,) * 8, 7, *(95,) * 4, 8, 9, *WORDS), (Image((2, 18, 18, 3), 8), Image((1, 18, 18, 3), 4)), "pictures",
+        variants={
+            "mlx": Variant(
+                (*OLDER, *PUBLISHED), {**AYA, "model_type": "cohere2_vision"}, channels_last=True, mlx="aya_vision",
+            ),
+        },
     ),
     fixed_recipe(
         "llava_next", "LlavaNext", {**LLAMA_TEXT, "model_type": "mistral", "sliding_window": None},

@@ -63,6 +63,8 @@ class Family:
 
 # model_type -> the module of its family. `a+b`: an `a` whose vision_config has model_type `b` is of another family.
 FAMILIES: dict[str, str] = {
+    "aya_vision": "aya_vision",
+    "cohere2_vision": "cohere2_vision",
     "florence2": "florence2",
     "falcon_ocr": "falcon_ocr",
     "gemma": "gemma",

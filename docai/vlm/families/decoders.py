@@ -30,6 +30,10 @@ _GEMMA = {
     **_LLAMA, "vocab_size": 256_000, "max_position_embeddings": 8192, "tie_word_embeddings": True,
     "hidden_act": "gelu_pytorch_tanh", "head_dim": 256,
 }  # fmt: skip
+_COHERE = {
+    **_LLAMA, "vocab_size": 256_000, "hidden_size": 8192, "intermediate_size": 22_528, "num_hidden_layers": 40,
+    "num_attention_heads": 64, "max_position_embeddings": 8192, "layer_norm_eps": 1e-5, "sliding_window": 4096,
+}  # fmt: skip
 _GEMMA_2 = {
     **_GEMMA, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26, "num_attention_heads": 8,
     "num_key_value_heads": 4, "query_pre_attn_scalar": 256, "sliding_window": 4096,
@@ -51,6 +55,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "decoder_sparse_step": 1, "moe_intermediate_size": 768, "num_experts_per_tok": 8, "num_experts": 128,
         "norm_topk_prob": False, "sliding_window": 4096, "max_window_layers": 28,
     },
+    "cohere2": {**_COHERE, "logit_scale": 0.0625, "tie_word_embeddings": True, "sliding_window_pattern": 4},
+    "cohere_compass_text": _COHERE,
     "gemma": {
         **_GEMMA, "hidden_size": 3072, "intermediate_size": 24_576, "num_hidden_layers": 28, "num_attention_heads": 16,
         "num_key_value_heads": 16,
@@ -73,8 +79,8 @@ def decoder_spec(config: Config, kind: str | None = None) -> DecoderSpec:
         raise CheckpointError(f"text decoder {kind!r} is not supported; supported: {', '.join(sorted(DEFAULTS))}")
     config = config.with_defaults(DEFAULTS[kind])
     makers: dict[str, Callable[[Config], DecoderSpec]] = {
-        "gemma": _gemma, "gemma2": _gemma_2, "gemma3_text": _gemma_3, "phi3": _phi_3, "qwen2": _qwen_2,
-        "qwen3": _qwen_3, "qwen3_moe": _qwen_3,
+        "cohere2": _cohere_2, "cohere_compass_text": _cohere_compass, "gemma": _gemma, "gemma2": _gemma_2,
+        "gemma3_text": _gemma_3, "phi3": _phi_3, "qwen2": _qwen_2, "qwen3": _qwen_3, "qwen3_moe": _qwen_3,
     }  # fmt: skip
     return makers.get(kind, _llama)(config)
 
@@ -155,6 +161,39 @@ def _gemma_3(config: Config) -> DecoderSpec:
     return _decoder(config, [LayerSpec(attention[kind], mlp, True) for kind in kinds], scaled=True)
 
 
+def _cohere_2(config: Config) -> DecoderSpec:
+    """Layers that see everything have no positions."""
+    whole = _unturned(config, qkv_bias=config["attention_bias"], out_bias=config["attention_bias"])
+    rope = replace(rope_spec(config, _rope_parameters(config), whole.head_dim), interleaved=True)
+    local = replace(whole, rope=rope, window=config["sliding_window"])
+    kinds = _layer_kinds(config, every=config["sliding_window_pattern"])
+    return _parallel(config, [local if kind == "sliding_attention" else whole for kind in kinds])
+
+
+def _cohere_compass(config: Config) -> DecoderSpec:
+    """Each kind of layers has its positions, or, where those are null, none."""
+    whole = _unturned(config, qkv_bias=config["attention_bias"], out_bias=config["attention_bias"])
+    kinds = config.get("layer_types") or ["full_attention"] * config["num_hidden_layers"]
+    said = config.get("rope_parameters", {})
+    ropes = {kind: said[kind] if kind in said else _rope_parameters(config) for kind in kinds}
+    attention = {
+        kind: replace(
+            whole,
+            rope=rope_spec(config, rope, whole.head_dim) if rope else None,
+            window=config["sliding_window"] if kind == "sliding_attention" else None,
+        )
+        for kind, rope in ropes.items()
+    }
+    return _parallel(config, [attention[kind] for kind in kinds])
+
+
+def _parallel(config: Config, layers: list[AttentionSpec]) -> DecoderSpec:
+    """Cohere's: layers whose branches stand side by side, and norms of its own."""
+    mlp = MlpSpec(config["intermediate_size"], config["hidden_act"])
+    spec = _decoder(config, [LayerSpec(attention, mlp, parallel=True) for attention in layers])
+    return replace(spec, norm="layer", norm_eps=config["layer_norm_eps"], logit_scale=config.get("logit_scale", 1.0))
+
+
 def _gelu(config: Config) -> str:
     """The first files of Gemma say "gelu" in hidden_act and mean its approximation, as all code reads it."""
     name: str = config.get("hidden_activation") or config["hidden_act"]
@@ -184,10 +223,14 @@ def _decoder(config: Config, layers: list[LayerSpec], *, scaled: bool = False) -
 
 
 def _attention(config: Config, *, rope: dict[str, Any] | None = None, **more: Any) -> AttentionSpec:
+    spec = _unturned(config, **more)
+    return replace(spec, rope=rope_spec(config, rope or _rope_parameters(config), spec.head_dim))
+
+
+def _unturned(config: Config, **more: Any) -> AttentionSpec:
     heads = config["num_attention_heads"]
     head_dim = config.get("head_dim") or config["hidden_size"] // heads
-    turned = rope_spec(config, rope or _rope_parameters(config), head_dim)
-    return AttentionSpec(heads, config.get("num_key_value_heads") or heads, head_dim, turned, **more)
+    return AttentionSpec(heads, config.get("num_key_value_heads") or heads, head_dim, None, **more)
 
 
 def _windowed(attention: AttentionSpec, window: int | None) -> AttentionSpec:

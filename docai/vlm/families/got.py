@@ -17,7 +17,7 @@ from docai.vlm.families.got_vision import (
     prompt_spec,
     rules,
 )
-from docai.vlm.images import got_images
+from docai.vlm.images import cut_images
 from docai.vlm.spec import ModelSpec
 
 # Fields by which mlx-vlm describes the tower; the original config says nothing of it.
@@ -57,7 +57,7 @@ FAMILY = Family(
     spec,
     {"hf": original, "mlx": partial(original, channels_last=True)},
     prompt_spec(indent=8),
-    got_images(),
+    cut_images(),
     no_video=ONE_PICTURE,
     no_repeat_ngram=NO_REPEAT,
 )

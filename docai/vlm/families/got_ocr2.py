@@ -18,7 +18,7 @@ from docai.vlm.families.got_vision import (
     rules,
 )
 from docai.vlm.families.nested import image_token
-from docai.vlm.images import got_images
+from docai.vlm.images import cut_images
 from docai.vlm.spec import ModelSpec
 
 # Newer files have one more level.
@@ -59,7 +59,7 @@ FAMILY = Family(
     spec,
     {"transformers": converted, "mlx": partial(converted, channels_last=True)},
     prompt_spec(spaced=True),
-    got_images(),
+    cut_images(),
     no_video=ONE_PICTURE,
     no_repeat_ngram=NO_REPEAT,
 )

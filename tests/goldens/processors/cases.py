@@ -156,14 +156,14 @@ CASES = {
     "got": Case(
         "stepfun-ai/GOT-OCR-2.0-hf",
         "got_ocr2.image_processing_pil_got_ocr2.GotOcr2ImageProcessorPil",
-        images.got_images(),
+        images.cut_images(),
         {**COMMON, **CLIP, "resample": 3, "size": {"height": 1024, "width": 1024}},
         sizes=((1, 1), (3, 600), (480, 701), (1200, 250)),
     ),
     "got_crops": Case(
         "stepfun-ai/GOT-OCR-2.0-hf with crop_to_patches, smaller crops",
         "got_ocr2.image_processing_pil_got_ocr2.GotOcr2ImageProcessorPil",
-        images.got_images(),
+        images.cut_images(),
         {**COMMON, **CLIP, "resample": 3, "size": {"height": 64, "width": 64}, "crop_to_patches": True},
         # also: one crop, two of them, grids of the same shape of which the larger is taken, or not
         sizes=(*SIZES, (64, 128), (60, 119), (200, 200), (150, 150), (90, 90), (300, 400)),
@@ -171,11 +171,19 @@ CASES = {
     "got_few_crops": Case(
         "the same with bounds of its own",
         "got_ocr2.image_processing_pil_got_ocr2.GotOcr2ImageProcessorPil",
-        images.got_images(),
+        images.cut_images(),
         {
             **COMMON, **CLIP, "resample": 3, "size": {"height": 64, "width": 64}, "crop_to_patches": True,
             "min_patches": 2, "max_patches": 5,
         },
+    ),
+    "aya_vision": Case(
+        "CohereForAI/aya-vision-8b, smaller crops",
+        "got_ocr2.image_processing_pil_got_ocr2.GotOcr2ImageProcessorPil",
+        images.cut_images(edge=364, patch=14, merge=2, cut=True),
+        {**COMMON, **HALF, "resample": 3, "size": {"height": 56, "width": 56}, "crop_to_patches": True},
+        {"vision_config": {"patch_size": 14}},
+        sizes=((3, 600), (28, 28), (150, 40), (90, 90)),
     ),
     "locateanything": Case(
         "nvidia/LocateAnything-3B",

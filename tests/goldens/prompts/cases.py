@@ -131,6 +131,17 @@ PIXTRAL = (
     "{%- else %}{{- raise_exception('Only user and assistant roles are supported') }}{%- endif %}{%- endfor %}"
 )
 
+COHERE = (
+    "{{ bos_token }}{% for message in messages %}<|START_OF_TURN_TOKEN|>"
+    "{{ '<|USER_TOKEN|>' if message['role'] == 'user' else '<|CHATBOT_TOKEN|>' }}"
+    "{% if message['content'] is string %}{{ message['content'] }}{% else %}{% for item in message['content'] %}"
+    "{% if item['type'] == 'text' %}{{ item['text'] | trim }}{% elif item['type'] == 'image' %}<image>{% endif %}"
+    "{% endfor %}{% endif %}<|END_OF_TURN_TOKEN|>{% endfor %}"
+    "{% if add_generation_prompt %}<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>{% endif %}"
+)
+COHERE_TOKENS = ("<|START_OF_TURN_TOKEN|>", "<|END_OF_TURN_TOKEN|>", "<|USER_TOKEN|>", "<|CHATBOT_TOKEN|>")
+AYA_TOKENS = (*COHERE_TOKENS, "<image>", "<|START_OF_IMG|>", "<|END_OF_IMG|>", "<|IMG_PATCH|>")
+
 QWEN_TOKENS = ("<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
 GEMMA_TOKENS = ("<start_of_turn>", "<end_of_turn>", "<start_of_image>", "<end_of_image>", "<image_soft_token>")
 GEMMA_NAMED = {
@@ -154,6 +165,15 @@ CASES = {
         LLAVA_MISTRAL,
         bos=True,
         options=CLIP_OPTIONS,
+    ),
+    "aya_vision": Case(
+        "aya_vision",
+        "aya_vision.AyaVisionProcessor",
+        "aya_vision",
+        AYA_TOKENS,
+        COHERE,
+        bos=True,
+        options={"patch_size": 14, "img_size": 56, "downsample_factor": 2},
     ),
     "paligemma": Case("paligemma", "paligemma.PaliGemmaProcessor", "paligemma", ("<image>",), None, bos=True),
     "gemma3": Case("gemma3", "gemma3.Gemma3Processor", "gemma3", GEMMA_TOKENS, GEMMA, bos=True, named=GEMMA_NAMED),

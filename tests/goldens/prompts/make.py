@@ -88,7 +88,7 @@ def golden(case: Case, conversation: Conversation) -> dict[str, Any]:
     # the processor has defaults of its own for these, which hide those of its image processor
     prep = pictures.CASES[case.image_case].prep
     pan = {name: value for name, value in prep.items() if "pan_and_scan" in name and value is not None}
-    out = processor(text=text, images=[images] if images else None, **special, **pan)
+    out = processor(text=text, images=[images] if images else None, padding=False, **special, **pan)
     return {"text": text, "ids": flat(out["input_ids"])}
 
 
