@@ -83,9 +83,9 @@ def _roman(text: str) -> int:
 
 
 def clock(seconds: float, digits: int = 0) -> str:
-    """A time of a recording as 01:02:03, with so many digits of a second behind it."""
+    """A time of a recording as players show it, 01:02:03, with so many digits of a second behind it; cut, not rounded."""
     scale: int = 10**digits
-    whole, part = divmod(round(max(0.0, seconds) * scale), scale)
+    whole, part = divmod(int(max(0.0, seconds) * scale + 1e-6), scale)
     minutes, rest = divmod(whole, 60)
     behind = f".{part:0{digits}d}" if digits else ""
     return f"{minutes // 60:02d}:{minutes % 60:02d}:{rest:02d}{behind}"

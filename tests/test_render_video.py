@@ -118,6 +118,13 @@ def test_pictures_that_stay_are_pages() -> None:
     assert [n for n, _ in found] == [0, 10, 20, 30, 40, 50, 59]  # what never rests is seen every five seconds
 
 
+def test_a_speaker_in_the_corner_does_not_count() -> None:
+    thumbs = np.repeat(slides([1, 2, 3], (256, 144)), 12, axis=0)
+    thumbs[:, 100:140, 200:250] = np.random.RandomState(0).randint(0, 255, (36, 40, 50))
+    found = new_pictures(np.arange(36) / 2, list(range(36)), lambda numbers: thumbs[list(numbers)])
+    assert [int(thumbs[n, 0, 0]) // 40 for n, _ in found] in ([1, 2, 3], [1, 1, 2, 3])
+
+
 # --- a recording as a document
 
 

@@ -13,8 +13,10 @@ Thumbs = Callable[[Sequence[int]], NDArray[np.uint8]]  # the first k of the fram
 
 MOST_LOOKED_AT = 20_000  # frames of a video that are compared with each other
 _STEP = 24  # levels of grey by which a place of a frame has to change to count: above the noise of codecs
-_CHANGED = 0.002  # part of a frame that has changed when a line of text came
+_CHANGED = 0.0008  # part of a frame that has changed when a word came; a pointer is less
+_STIRRED = 0.01  # part of a block that has changed, to count as one that did
 _CUT = 0.2  # part of a frame that changes with a new scene
+_RESTLESS = 0.3  # of late changes, from which on a block is one that always changes: two in a row
 _STIR = 5.0  # seconds after which a frame is taken of a stretch that never rests
 
 
@@ -69,13 +71,15 @@ def changed(before: NDArray[np.uint8], after: NDArray[np.uint8]) -> float:
 def new_pictures(times: Times, numbers: Sequence[int], thumbs: Thumbs) -> list[tuple[int, float]]:
     """(frame, since when in seconds) for each picture that stays for a while: slides, the states of a screen.
 
-    Of a picture the last frame is taken: what builds up or blends in is complete there. What never rests (a film within
-    a talk) is looked at every few seconds.
+    Of a picture the last frame is taken: what builds up or blends in is complete there. A small part that never rests,
+    as a speaker in a corner, does not count; where most of it does not (a film within a talk), a frame is taken every
+    few seconds.
     """
     found: list[tuple[int, float]] = []
     start, rested = 0, float(times[numbers[0]])  # where the picture began; the time of the last one taken
+    watch = _Watch()
     for at, (before, after) in enumerate(_pairs(numbers, thumbs), 1):
-        if changed(before, after) <= _CHANGED:
+        if watch.changed(before, after) <= _CHANGED:
             continue
         now = float(times[numbers[at - 1]])
         if at - 1 > start or now - rested >= _STIR or not found:
@@ -84,6 +88,30 @@ def new_pictures(times: Times, numbers: Sequence[int], thumbs: Thumbs) -> list[t
         start = at
     found.append((numbers[-1], float(times[numbers[start]])))
     return found
+
+
+class _Watch:
+    """Compares frame after frame, and learns which blocks of them change all the time."""
+
+    def __init__(self) -> None:
+        self._restless: NDArray[np.float64] = np.zeros(())  # of each block, how often it changed of late
+
+    def changed(self, before: NDArray[np.uint8], after: NDArray[np.uint8]) -> float:
+        """The part of the frame that has changed, blocks that always do left out unless they are most of it."""
+        parts = _by_blocks(np.abs(after.astype(np.int16) - before) > _STEP)
+        calm = np.broadcast_to(self._restless < _RESTLESS, parts.shape)
+        counted = parts[calm] if calm.mean() > 0.5 else parts
+        self._restless = 0.8 * self._restless + 0.2 * (parts > _STIRRED)
+        return float(counted.sum() / parts.size)
+
+
+def _by_blocks(mask: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """The part of each block (16 x 16 places) that is set."""
+    height, width = mask.shape
+    tall, wide = min(height, 16), min(width, 16)
+    whole = mask[: height // tall * tall, : width // wide * wide]
+    parts: NDArray[np.float64] = whole.reshape(height // tall, tall, width // wide, wide).mean(axis=(1, 3))
+    return parts
 
 
 def _pairs(numbers: Sequence[int], thumbs: Thumbs) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.uint8]]]:

@@ -75,7 +75,7 @@ def encoded(pictures: Iterator[np.ndarray]) -> bytes:
 
 def expected() -> str:
     """The slides as markdown."""
-    starts = (0, round(HELD), round(2 * HELD + 0.6))  # the third has blended in
+    starts = (0, int(HELD), int(2 * HELD + 0.6))  # the third has blended in
     parts = []
     for start, (title, points) in zip(starts, SLIDES, strict=True):
         parts += [f"**[00:00:{start:02d}]**", f"# {title}", "\n".join(f"- {point}" for point in points)]
