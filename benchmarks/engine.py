@@ -10,7 +10,8 @@ Needs mlx-vlm beside docai. Each side runs in a process of its own and prints a 
 `clients`: so many requests come in at once, of different lengths, every second one with an image where the model sees.
 Tokens a second are those of all answers by the time from the first submission to the last token; seconds to the first
 token are the median and the worst of the clients. mlx-vlm's side is the generator that its server runs, driven as the
-server drives it. `in_turn` is docai answering one request after the other: what clients would wait without batching.
+server drives it. `in_turn` is docai answering one request after the other: what clients would wait without batching;
+`steady`, on request (--sides), docai with 8 rows and the same bits in any company.
 `prefix`: seconds to the first token of a prompt, of one that shares its beginning from memory, and from disk in a new
 process. `kv`: bytes of the caches, dense and rounded. `guess`: tokens a second with and without n-gram guessing. (What
 random weights say repeats itself soon, so that guesses are often right: an upper bound, not what a page of text gives.)
@@ -93,7 +94,15 @@ def requests(config: dict[str, Any], clients: int, prompt: int, tokens: int) -> 
 class Docai:
     """docai's engine over a folder."""
 
-    def __init__(self, folder: Path, *, rows: int | None = None, memory: int = 0, shelf: Path | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        rows: int | None = None,
+        steady: bool = False,
+        memory: int = 0,
+        shelf: Path | None = None,
+    ) -> None:
         from docai.checkpoint.backend import require_mlx
 
         self.mx = require_mlx()
@@ -115,7 +124,9 @@ class Docai:
         tokenizer = Tokenizer(tokenizers.Tokenizer(tokenizers.models.WordLevel(words, "w0 ")))
         self.shelf = None if shelf is None else DiskShelf(shelf, "benchmark")
         store = BlockStore(memory, self.shelf)
-        self.engine = Engine(Runtime(self.network, Pieces(tokenizer)), store=store, limits=EngineLimits(rows=rows))
+        self.engine = Engine(
+            Runtime(self.network, Pieces(tokenizer)), store=store, limits=EngineLimits(rows=rows, steady=steady)
+        )
 
     def submit(self, asked: Asked, **options: Any) -> Any:
         from docai.vlm.generate import Request
@@ -143,6 +154,10 @@ class Docai:
 
 def docai_side(folder: Path) -> Callable[[list[Asked]], list[Heard]]:
     return Docai(folder).answer
+
+
+def docai_steady_side(folder: Path) -> Callable[[list[Asked]], list[Heard]]:
+    return Docai(folder, rows=8, steady=True).answer
 
 
 def docai_in_turn_side(folder: Path) -> Callable[[list[Asked]], list[Heard]]:
@@ -206,7 +221,12 @@ class _Never:
         return False
 
 
-SIDES = {"docai": docai_side, "mlx_vlm": mlx_vlm_side, "in_turn": docai_in_turn_side}
+SIDES = {
+    "docai": docai_side,
+    "mlx_vlm": mlx_vlm_side,
+    "in_turn": docai_in_turn_side,
+    "steady": docai_steady_side,
+}
 
 
 def measure_clients(side: str, folder: Path, config: dict[str, Any], options: argparse.Namespace) -> None:

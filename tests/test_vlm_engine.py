@@ -393,6 +393,14 @@ def test_a_step_that_fails_is_tried_again_with_each_by_itself(folder: Path, monk
     texts.engine.close()
 
 
+def test_a_short_prompt_need_not_wait_for_a_long_one(folder: Path) -> None:
+    texts = Texts(folder / "llama")
+    tickets = [texts.engine.submit(texts.request("word " * count, max_tokens=1)) for count in (700, 690, 1)]
+    long, other, short = (ticket.whole().timings.first_token_s for ticket in tickets)
+    assert short < long < other
+    texts.engine.close()
+
+
 @pytest.mark.parametrize("steady", [False, True])
 def test_images_of_one_shape_are_encoded_together(folder: Path, steady: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = Texts(folder / "qwen", rows=8, steady=steady)

@@ -68,6 +68,12 @@ class Job:
 
     # --- reading
 
+    @property
+    def left(self) -> int:
+        """The tokens that are still to be read."""
+        read = 0 if self.reading is None else self.reading.offset
+        return len(self.request.ids) + len(self.answer.tokens) - read
+
     def begin(self, store: BlockStore) -> Reading:
         """Begin to read the prompt, and what there is of the answer."""
         network, answered = self._runtime.network, self.answer.tokens

@@ -56,6 +56,7 @@ class Scheduler:
         self._reading: deque[Job] = deque()
         self._read: list[tuple[Job, Chosen]] = []  # they join with the end of the tick
         self._batches: dict[Hashable, Batch] = {}
+        self._was_long = False  # whether the chunk read last was of a long prompt
         self._ticks = 0
 
     @property
@@ -118,16 +119,24 @@ class Scheduler:
             self._reading.append(job)
 
     def _read_prompts(self) -> None:
-        """Read up to a step's worth of the prompts, the oldest first."""
+        """Read up to a step's worth of the prompts."""
         left, busy = self._step, bool(self._batches)
         while self._reading and left > 0:
-            job = self._reading[0]
+            job = self._turn()
             try:
                 left -= self._chunk(job, wait=not busy)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is about this job only
-                self._reading.popleft()
+                self._reading.remove(job)
                 job.fail(error)
                 job.release()
+
+    def _turn(self) -> Job:
+        """Whose prompt is read next: the oldest one, but between two chunks of a long one a short one has its turn."""
+        oldest = self._reading[0]
+        short = next((job for job in self._reading if job.left <= self._step), oldest)
+        chosen = short if self._was_long else oldest
+        self._was_long = chosen.left > self._step
+        return chosen
 
     def _chunk(self, job: Job, *, wait: bool) -> int:
         """Read the next chunk of a job; the number of its tokens."""
@@ -137,7 +146,7 @@ class Scheduler:
             reading.advance(wait=wait)
         if reading.done:
             first = job.read()
-            self._reading.popleft()
+            self._reading.remove(job)
             self._read.append((job, first))
         return size
 
