@@ -7,6 +7,7 @@ Tolerances are those of `test_parity.py`: float32 in another order of additions.
 from __future__ import annotations
 
 import json
+import re
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.parity import radio
 from tests.parity.encdec import BEAMS, CASES, PENALTY, STEPS, original, original_config, picture, source, weights
 
 mx = pytest.importorskip("mlx.core")
@@ -22,6 +24,8 @@ from docai.checkpoint.dialect import apply_rules, own_names_matched  # noqa: E40
 from docai.checkpoint.load import shapes_of  # noqa: E402
 from docai.checkpoint.tensors import TensorInfo  # noqa: E402
 from docai.errors import CheckpointError  # noqa: E402
+from docai.nn.mlp import MlpSpec  # noqa: E402
+from docai.nn.radio import Radio, RadioSpec  # noqa: E402
 from docai.preprocess.inputs import ImageInput  # noqa: E402
 from docai.vlm.beams import Search, searched  # noqa: E402
 from docai.vlm.config import Config  # noqa: E402
@@ -31,6 +35,7 @@ from docai.vlm.loading import build_network, load_network  # noqa: E402
 from docai.vlm.request import Sampling  # noqa: E402
 from docai.vlm.sample import Sampler  # noqa: E402
 from tests.parity.stored import Tensors, quantized, written  # noqa: E402
+from tests.parity.weights import tensor  # noqa: E402
 
 CLOSE = {"rtol": 1e-4, "atol": 5e-5}
 NAMES = sorted(path.stem for path in CASES.glob("*.json"))
@@ -296,3 +301,22 @@ def test_the_size_of_the_published_parse_model() -> None:
     config = {"model_type": "nemotron_parse", "encoder": tower, "decoder": {"d_model": 1024}}
     shapes = shapes_of(build_network(family_of(config).spec(Config(config))))
     assert round(sum(map(prod, shapes.values())) / 1e6) == 903
+
+
+def test_the_tower_is_that_of_transformers_too() -> None:
+    """mlx-vlm's is a translation; this one is not. Positions are cut out of their table, as for whole pages."""
+    spec = RadioSpec(32, 2, 4, MlpSpec(64, "gelu", gated=False, bias=True), 4, grid=radio.SIDE)
+    tower = Radio(spec)
+    weights = []
+    for name, shape in shapes_of(tower).items():
+        theirs = name
+        for ours, other in radio.NAMES:
+            theirs = re.sub(ours, other, theirs)
+        shape = (1, *shape) if name == "positions" else shape
+        values = mx.array(tensor(theirs, shape, radio.SEED))
+        weights.append((name, values[0] if name == "positions" else values))
+    tower.load_weights(weights)
+    rows, summary = tower.encode(mx.array(radio.picture()[0]))
+    with np.load(radio.FILE) as expected:
+        close(rows.reshape(-1, 32), expected["features"][0])
+        close(summary.reshape(-1), expected["summary"][0])
