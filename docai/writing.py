@@ -83,7 +83,7 @@ def _roman(text: str) -> int:
 
 
 def clock(seconds: float, digits: int = 0) -> str:
-    """A time of a recording as players show it, 01:02:03, with so many digits of a second behind it; cut, not rounded."""
+    """A time of a recording as players show it, 01:02:03: cut, not rounded, to so many digits of a second."""
     scale: int = 10**digits
     whole, part = divmod(int(max(0.0, seconds) * scale + 1e-6), scale)
     minutes, rest = divmod(whole, 60)
