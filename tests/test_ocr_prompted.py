@@ -119,6 +119,12 @@ def test_several_pages_are_asked_about_together() -> None:
     assert [b.id for r in results for b in r.blocks] == ["p1-b1", "p2-b1", "p3-b1"]
 
 
+def test_a_page_as_a_whole_where_no_region_can_be_read() -> None:
+    result, model = read(lambda _: TEXT, region("text", (30, 30, 500, 31)), region("table", (30, 60, 500, 62)))
+    assert [q.prompt for q in model.asked] == ["plain"]
+    assert [b.box for b in result.blocks] == [page().box]
+
+
 def test_other_words() -> None:
     _, model = read(lambda _: TEXT, region("table"), prompt="Read it.")
     assert [q.prompt for q in model.asked] == ["Read it."]

@@ -166,7 +166,13 @@ class _Sheet:
         page = leaf.page
         self.pixels = page.pixels(reader.dpi or reader.manner.dpi)
         self.routes = [whole_page(page)] if leaf.regions is None else routes_of(leaf.regions, page)
-        self._parts = {n: part for n, route in enumerate(self.routes) if (part := self._part(route)) is not None}
+        self._parts = self._cut()
+        if not self._parts and any(route.asked for route in self.routes):  # all of them are drawn lines and the like
+            self.routes = [whole_page(page)]
+            self._parts = self._cut()
+
+    def _cut(self) -> dict[int, _Part]:
+        return {n: part for n, route in enumerate(self.routes) if (part := self._part(route)) is not None}
 
     @property
     def parts(self) -> list[_Part]:
