@@ -15,6 +15,7 @@ class Recipe:
 
 RECIPES: dict[str, Recipe] = {
     "aya-vision": Recipe("CohereForAI/aya-vision-8b", "Aya Vision, 8B"),
+    "compass": Recipe("CohereLabs/North-Micro-Vision-Instruct", "Cohere Compass (North Micro Vision)"),
     "falcon-ocr": Recipe("tiiuae/Falcon-OCR", "Falcon-OCR, reads regions of documents, 0.3B"),
     "florence-2": Recipe("florence-community/Florence-2-base-ft", "Florence-2, captions, places and text, 0.2B"),
     "gemma3": Recipe("google/gemma-3-4b-it", "Gemma 3, 4B"),
@@ -41,7 +42,6 @@ RECIPES: dict[str, Recipe] = {
 # Families that docai does not read yet, by name, with the model_types that their checkpoints carry.
 LATER: dict[str, tuple[str, ...]] = {
     "Bunny": ("llava-qwen2", "bunny-llama"),
-    "Cohere Compass": ("cohere_compass",),
     "DiffusionGemma": ("diffusion_gemma",),
     "Gemma 3n": ("gemma3n",),
     "Gemma 4": ("gemma4", "gemma4_unified"),

@@ -138,6 +138,18 @@ TEXT_3_MOE = {
     **TEXT_3, "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "num_hidden_layers": 3,
     "mlp_only_layers": [1], "decoder_sparse_step": 1,
 }  # fmt: skip
+COMPASS_TEXT = {
+    **QWEN_2_TEXT, "num_hidden_layers": 4, "sliding_window": 6, "logit_scale": 0.75,
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+    "rope_parameters": {"sliding_attention": mrope(4, 2, 2, interleaved=True), "full_attention": None},
+}  # fmt: skip
+COMPASS_MLX = Variant(
+    (
+        (r"^lm_head", "language_model.lm_head"), (r"^model\.language_model\.", "language_model.model."),
+        (r"^model\.visual\.", "vision_tower."),
+    ),
+    channels_last=True, mlx="cohere_compass",
+)  # fmt: skip
 QWEN_VL = (
     qwen_recipe(
         "qwen2_vl", "Qwen2VLForConditionalGeneration", TEXT_2, QWEN_2_VISION, variants={"nested": NESTED},
@@ -158,6 +170,14 @@ QWEN_VL = (
     qwen_recipe(
         "qwen3_vl-text", "Qwen3VLForConditionalGeneration", TEXT_3, QWEN_3_VISION, tied=True, tokens=WORDS, images=(),
         feed="text",
+    ),
+    qwen_recipe(
+        "cohere_compass", "CohereCompassForConditionalGeneration", COMPASS_TEXT, QWEN_3_VISION,
+        variants={"mlx": COMPASS_MLX},
+    ),
+    qwen_recipe(
+        "cohere_compass-clip", "CohereCompassForConditionalGeneration", COMPASS_TEXT, QWEN_3_VISION, tied=True,
+        tokens=STAMPED, **CLIP,
     ),
     mlx_recipe("qwen2_vl", TEXT_2, QWEN_2_VISION, nested=False),
     mlx_recipe("qwen2_5_vl", TEXT_2, QWEN_2_5_VISION, nested=False),

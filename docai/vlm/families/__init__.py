@@ -65,6 +65,7 @@ class Family:
 FAMILIES: dict[str, str] = {
     "aya_vision": "aya_vision",
     "cohere2_vision": "cohere2_vision",
+    "cohere_compass": "cohere_compass",
     "florence2": "florence2",
     "falcon_ocr": "falcon_ocr",
     "gemma": "gemma",

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from docai.checkpoint.dialect import Rule, Transpose
-from docai.nn.mlp import MlpSpec
 from docai.preprocess.normalize import HALF
 from docai.vlm.config import Config
-from docai.vlm.connector import MergerSpec
 from docai.vlm.families import Family
 from docai.vlm.families import qwen_vision as qwen
 from docai.vlm.images import qwen_images
@@ -23,44 +21,29 @@ _MOE = {
     "num_attention_heads": 16, "rope_theta": 5e5, "max_position_embeddings": 128_000, "moe_intermediate_size": 1408,
     "num_experts_per_tok": 4, "num_experts": 60, "norm_topk_prob": True,
 }  # fmt: skip
-SECTIONS = (24, 20, 20)
 
 
 def spec(config: Config) -> ModelSpec:
     moe = config.get("model_type") == "qwen3_vl_moe"
-    decoder = qwen.decoder(config, "qwen3_moe" if moe else "qwen3", _MOE if moe else _TEXT, SECTIONS, mixed=True)
-    vision = config.section("vision_config")
-    hidden, activation = vision.get("hidden_size", 1152), vision.get("hidden_act", "gelu_pytorch_tanh")
-    taps = tuple(vision.get("deepstack_visual_indexes", (8, 16, 24)))
-    tower = qwen.tower(
-        vision,
-        hidden,
-        MlpSpec(vision.get("intermediate_size", 4304), activation, gated=False, bias=True),
-        layers=27,
-        patch=16,
-        patch_bias=True,
-        positions=int(vision.get("num_position_embeddings", 2304) ** 0.5),
-        taps=taps,
+    decoder = qwen.decoder(
+        config, "qwen3_moe" if moe else "qwen3", _MOE if moe else _TEXT, qwen.QWEN_3_SECTIONS, mixed=True
     )
-    merger = MergerSpec(hidden, vision.get("out_hidden_size", decoder.dims), tower.merge**2, taps=len(taps))
+    tower, merger = qwen.tapped_tower(config.section("vision_config"), decoder.dims)
     return qwen.model_spec(config, decoder, tower, merger, MropeSpec(tower.merge, stamped=True))
-
-
-_DIALECTS = qwen.dialects(mlp=qwen.LINEAR, merger={"norm.{part}": "norm.{part}", **qwen.LINEAR}, hub=qwen.NESTED)
 
 
 def hub_rules(model: ModelSpec) -> tuple[Rule, ...]:
     """The published experts are stored input by output; transformers 5 saves them output by input."""
     experts = f"{qwen.NESTED.model}layers.{{i}}.mlp.experts."
     turned = (Transpose(f"{experts}gate_up_proj", (0, 2, 1)), Transpose(f"{experts}down_proj", (0, 2, 1)))
-    return (*turned, *_DIALECTS["hf"](model))
+    return (*turned, *qwen.TAPPED["hf"](model))
 
 
 FAMILY = Family(
     "qwen3_vl",
     ("qwen3_vl", "qwen3_vl_moe"),
     spec,
-    {**_DIALECTS, "hf": hub_rules},
+    {**qwen.TAPPED, "hf": hub_rules},
     qwen.prompt_spec(system=False, clips=qwen.STAMPED_CLIPS),
     qwen_images(patch=16, mean=HALF, std=HALF, least_pixels=256**2, most_pixels=4096**2),
     text_only=True,

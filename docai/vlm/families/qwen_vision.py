@@ -26,6 +26,7 @@ QWEN_2 = {
     "max_position_embeddings": 32_768, "sliding_window": 4096, "max_window_layers": 80,
 }  # fmt: skip
 QWEN_2_SECTIONS = (16, 24, 24)
+QWEN_3_SECTIONS = (24, 20, 20)
 _SYSTEM = "{% if loop.first and message.role != 'system' %}<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n"
 _TURNS = "<|im_start|>{{ message.role }}\n{% for part in message.content %}{{ part.text }}{% endfor %}<|im_end|>\n"
 _ANSWER = "<|im_start|>assistant{{ '\\n' }}"  # Jinja would drop a bare line break
@@ -86,6 +87,27 @@ def tower(
     )
 
 
+def tapped_tower(vision: Config, dims: int) -> tuple[PackedVitSpec, MergerSpec]:
+    """Qwen3-VL's tower and mergers, those for DeepStack among them. `dims`: of the decoder."""
+    taps = tuple(vision.get("deepstack_visual_indexes", (8, 16, 24)))
+    spec = tower(
+        vision,
+        vision.get("hidden_size", 1152),
+        MlpSpec(
+            vision.get("intermediate_size", 4304),
+            vision.get("hidden_act", "gelu_pytorch_tanh"),
+            gated=False,
+            bias=True,
+        ),
+        layers=27,
+        patch=16,
+        patch_bias=True,
+        positions=int(vision.get("num_position_embeddings", 2304) ** 0.5),
+        taps=taps,
+    )
+    return spec, MergerSpec(spec.hidden, vision.get("out_hidden_size", dims), spec.merge**2, taps=len(taps))
+
+
 def decoder(
     config: Config, kind: str, defaults: Mapping[str, Any], sections: tuple[int, ...], *, mixed: bool
 ) -> DecoderSpec:
@@ -100,10 +122,10 @@ def decoder(
     layers = []
     for layer in spec.layers:
         rope = layer.attention.rope
-        assert rope is not None, "Qwen turns all layers"
-        rope = replace(rope, sections=rope.sections or sections, sections_mixed=mixed)
-        if sum(rope.sections) != rope.dims // 2:
-            raise CheckpointError(f"config.json: mrope_section {rope.sections} does not divide {rope.dims // 2} pairs")
+        if rope is not None:
+            rope = replace(rope, sections=rope.sections or sections, sections_mixed=mixed)
+            if sum(rope.sections) != (pairs := rope.dims // 2):
+                raise CheckpointError(f"config.json: mrope_section {rope.sections} does not divide {pairs} pairs")
         layers.append(replace(layer, attention=replace(layer.attention, rope=rope)))
     return replace(spec, layers=tuple(layers), tied=tied)
 
@@ -163,3 +185,6 @@ def dialects(mlp: Pairs, merger: Pairs, hub: Names = FLAT) -> dict[str, Rules]:
     named = {"hf": hub, "transformers": NESTED, "mlx": MLX}
     foreign = {dialect: partial(rules, names=names, mlp=mlp, merger=merger) for dialect, names in named.items()}
     return {**foreign, "docai": own_rules}
+
+
+TAPPED = dialects(mlp=LINEAR, merger={"norm.{part}": "norm.{part}", **LINEAR}, hub=NESTED)  # of `tapped_tower`

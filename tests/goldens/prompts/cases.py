@@ -141,6 +141,7 @@ COHERE = (
 )
 COHERE_TOKENS = ("<|START_OF_TURN_TOKEN|>", "<|END_OF_TURN_TOKEN|>", "<|USER_TOKEN|>", "<|CHATBOT_TOKEN|>")
 AYA_TOKENS = (*COHERE_TOKENS, "<image>", "<|START_OF_IMG|>", "<|END_OF_IMG|>", "<|IMG_PATCH|>")
+COMPASS_TOKENS = (*COHERE_TOKENS, "<|VISION_START|>", "<|VISION_END|>", "<|IMAGE_PAD|>", "<|VIDEO_PAD|>")
 
 QWEN_TOKENS = ("<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
 GEMMA_TOKENS = ("<start_of_turn>", "<end_of_turn>", "<start_of_image>", "<end_of_image>", "<image_soft_token>")
@@ -174,6 +175,14 @@ CASES = {
         COHERE,
         bos=True,
         options={"patch_size": 14, "img_size": 56, "downsample_factor": 2},
+    ),
+    "cohere_compass": Case(
+        "cohere_compass",
+        "cohere_compass.CohereCompassProcessor",
+        "qwen3_vl",
+        COMPASS_TOKENS,
+        COHERE.replace("<image>", "<|VISION_START|><|IMAGE_PAD|><|VISION_END|>"),
+        bos=True,
     ),
     "paligemma": Case("paligemma", "paligemma.PaliGemmaProcessor", "paligemma", ("<image>",), None, bos=True),
     "gemma3": Case("gemma3", "gemma3.Gemma3Processor", "gemma3", GEMMA_TOKENS, GEMMA, bos=True, named=GEMMA_NAMED),

@@ -64,7 +64,7 @@ def reference(case: Case) -> Any:
     kind = getattr(import_module(f"transformers.models.{module}.processing_{module}"), name)
     # frames of videos need torchvision; images do not
     kind.check_argument_for_proper_class = lambda *_: None
-    videos = {"video_processor": None} if "qwen" in module else {}
+    videos = {"video_processor": None} if "qwen" in module or "compass" in module else {}
     return kind(
         image_processor=image_processor(pictures.CASES[case.image_case]),
         tokenizer=words,
