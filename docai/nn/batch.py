@@ -25,6 +25,7 @@ class Places:
         self.lengths = np.zeros(count, np.int32)
         self._offsets: mx.array | None = None
         self._columns: dict[tuple[int, ...], mx.array] = {}
+        self._spread: dict[tuple[int, int], tuple[mx.array, mx.array]] = {}
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -62,9 +63,17 @@ class Places:
             self._columns[key] = mx.broadcast_to(at[:, None, :, None], shape)
         return self._columns[key]
 
+    def spread(self, mask: mx.array, rows: int) -> mx.array:
+        """A mask (B, 1, 1, columns) for so many queries, in memory: kernels do not take it as one row seen again."""
+        key = id(mask), rows
+        if key not in self._spread:
+            shape = (*mask.shape[:2], rows, mask.shape[3])
+            self._spread[key] = mask, mx.contiguous(mx.broadcast_to(mask, shape))  # the mask too, so that its id is its
+        return self._spread[key][1]
+
     def _changed(self) -> None:
         self._offsets = None
-        self._columns = {}
+        self._columns, self._spread = {}, {}
 
 
 class BatchCache:
@@ -113,6 +122,8 @@ class BatchCache:
         # Heads that share a key stand as so many queries: kernels that take a mask of numbers want more than one query
         # (cuDNN), and read each key once.
         grouped = q.reshape(q.shape[0], keys.shape[1], -1, q.shape[-1])
+        if isinstance(mask, mx.array) and grouped.shape[2] > 1:
+            mask = self._places.spread(mask, grouped.shape[2])
         return attend(grouped, keys, values, scoring, mask).reshape(q.shape)
 
     def _put(self, storage: list[mx.array], new: Sequence[mx.array]) -> list[mx.array]:
