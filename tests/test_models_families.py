@@ -58,7 +58,7 @@ def test_it_is_explained(name: str, variant: str, tmp_path: Path) -> None:
     found = json.loads(json.dumps(show_model(str(folder), LoadOptions())))
     used = {source for weight in found["weights"] for source in weight["from"]}
     assert used | set(found["dropped"]) == set(weights)
-    assert found["sees"] == any(weight["name"].startswith("vision.") for weight in found["weights"])
+    assert found["sees"] == any(weight["name"].startswith(("vision.", "connector.")) for weight in found["weights"])
     assert sum(module["parameters"] for module in found["modules"]) == found["parameters"]
 
 

@@ -252,7 +252,8 @@ def test_tables_in_an_answer() -> None:
     "text",
     ["$$" * 3000, "**" * 5000, "<table>" * 2000, "\\begin{tabular}" * 500, "|" * 5000 + "\n|-|", "[" * 5000, "`" * 4000,
      "<td>" * 3000, "![" * 3000, "<!--" * 3000, "- " * 4000, "\\begin{align}\n" * 800, "_a_ " * 3000, "{" * 4000,
-     "<table><tr>" + "<td rowspan=99 colspan=99>x" * 300, "\\multirow{9}{*}{" * 800, "$a" * 3000, "\\(" * 5000, "\\[" * 3000,
+     "<table><tr>" + "<td rowspan=99 colspan=99>x" * 300, "\\multirow{9}{*}{" * 800, "$a" * 3000,
+     "\\(" * 5000, "\\[" * 3000,
      "<b>" * 3000, "\x00\ud800\u202e"],
     ids=lambda text: ascii(text[:14]),
 )  # fmt: skip
