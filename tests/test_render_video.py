@@ -143,6 +143,12 @@ def test_a_recording_is_a_document_of_its_pictures() -> None:
             source.page(3)
 
 
+def test_somebody_hears_of_the_looking() -> None:
+    looks: list[int] = []
+    open_document(counted(20), on_look=lambda: looks.append(1)).close()
+    assert looks
+
+
 def test_too_many_pictures_are_refused() -> None:
     frames = [barred(n) for n in (0, 10, 20) for _ in range(15)]
     with pytest.raises(LimitExceeded, match=r"3 pictures exceed the limit of 2 pages.*--max-pages"):

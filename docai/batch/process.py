@@ -138,7 +138,7 @@ def _failed(how: str) -> Event:
 
 
 def _events(process: subprocess.Popen[bytes], quiet: float) -> Iterator[Event]:
-    """The events of a process until it ends, `writing` left out. Raises TimeoutError where none comes in time."""
+    """The events of a process until it ends, not `writing` and `looking`. Raises TimeoutError where none comes."""
     assert process.stdout is not None
     pipe, buffer = process.stdout.fileno(), b""
     deadline = time.monotonic() + quiet
@@ -155,6 +155,6 @@ def _events(process: subprocess.Popen[bytes], quiet: float) -> Iterator[Event]:
             deadline = time.monotonic() + quiet
             if event["event"] == "writing":
                 deadline += event["pages"] * _WRITING
-            else:
+            elif event["event"] != "looking":
                 yield event
     raise TimeoutError

@@ -83,7 +83,10 @@ def run_job(job: Job, tell: Tell) -> Done | None:
     """
     limits, password = job.options.limits, job.options.password
     # not ahead: a job keeps to one core, so that as many jobs as cores are the fastest
-    with open_document(job.file(), password=password, limits=limits, ahead=False) as source:
+    opened = open_document(
+        job.file(), password=password, limits=limits, ahead=False, on_look=lambda: tell({"event": "looking"})
+    )
+    with opened as source:
         results = _read(job, source, tell)
         if results is None:
             return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -27,10 +27,12 @@ def open_document(
     limits: Limits | None = None,
     name: str | None = None,
     ahead: bool = True,
+    on_look: Callable[[], None] = lambda: None,
 ) -> Source:
     """Open a PDF, an image or a recording: a path, its bytes, or an `InputFile`.
 
     `ahead`: of a PDF that is read page by page, the next page is decoded meanwhile, on another core.
+    `on_look` is called now and then while a long recording is looked through for its pages.
     Raises InputError (missing, empty, corrupt, of another kind), PasswordError or LimitExceeded.
     """
     file = input_file(source, name or "document")
@@ -38,7 +40,7 @@ def open_document(
     if head and check_kind(head, file.name) == "video":
         from docai.render.recording import Recording
 
-        return Recording(file, limits or Limits())
+        return Recording(file, limits or Limits(), on_look)
     return Source(file, password, limits or Limits(), ahead=ahead)
 
 

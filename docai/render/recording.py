@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from docai.errors import LimitExceeded
 from docai.render.clip import Video
@@ -12,12 +16,20 @@ from docai.types import Limits, Page
 
 
 class Recording(Video):
-    """A video whose pages are its pictures; looked at `limits.video_fps` times a second."""
+    """A video whose pages are its pictures; looked at `limits.video_fps` times a second.
 
-    def __init__(self, file: InputFile, limits: Limits) -> None:
+    `on_look` hears of every few seconds that this takes.
+    """
+
+    def __init__(self, file: InputFile, limits: Limits, on_look: Callable[[], None] = lambda: None) -> None:
         super().__init__(file, limits)
         count = min(frame_count(self.times, self.seconds, limits.video_fps) + 1, MOST_LOOKED_AT)
-        found = new_pictures(self.times, even(self.times, count), self.thumbs)
+
+        def thumbs(numbers: Sequence[int]) -> NDArray[np.uint8]:
+            on_look()
+            return self.thumbs(numbers)
+
+        found = new_pictures(self.times, even(self.times, count), thumbs)
         self.pages = [number for number, _ in found]
         self.since = [since for _, since in found]
         self.page_count = len(found)
