@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import random
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -535,3 +536,37 @@ def test_memory_stays_flat_over_two_thousand_requests(folder: Path) -> None:
 
 
 MIXED: list[dict[str, Any]] = [{}, {}, {"temperature": 1.0, "top_p": 0.9}, {"repetition_penalty": 1.1}, {"guess": 3}]
+
+
+def test_tickets_may_come_and_go_at_any_time(folder: Path) -> None:
+    """Threads that submit, read, cancel and let go, all at once: every answer that is taken is the right one."""
+    texts = Texts(folder / "llama", rows=4, store=BlockStore(1 << 18))
+    expected = {n: texts.alone("word " * n, max_tokens=4).tokens for n in range(1, 9)}
+    wrong: list[Any] = []
+
+    def client(seed: int) -> None:
+        chance = random.Random(seed)
+        for _ in range(25):
+            n = chance.randrange(1, 9)
+            ticket = texts.engine.submit(texts.request("word " * n, max_tokens=4), client=str(seed))
+            match chance.randrange(4):
+                case 0:
+                    ticket.cancel()
+                case 1:
+                    del ticket
+                case 2:
+                    next(ticket)
+                    ticket.close()
+                case _:
+                    wrong.extend([n] if ticket.whole().tokens != expected[n] else [])
+
+    threads = [threading.Thread(target=client, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    assert wrong == []
+    assert not texts.engine.closed
+    assert texts.engine.answers([texts.request("word " * 3, max_tokens=4)])[0].tokens == expected[3]
+    texts.engine.close()

@@ -26,7 +26,7 @@ class Queue:
     def __init__(self, most: int) -> None:
         self._most = most
         self._clients: OrderedDict[str, deque[Job]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a ticket may be let go of, so cancel, at any place, this thread's too
 
     def __len__(self) -> int:
         return sum(map(len, self._clients.values()))
@@ -45,15 +45,13 @@ class Queue:
         with self._lock:
             return next((jobs[0] for jobs in self._clients.values()), None)
 
-    def pop(self) -> Job:
-        """Take out who is next; then it is the next client's turn."""
+    def begin(self, job: Job) -> bool:
+        """Take out who is next; then it is the next client's turn. False where it was taken out meanwhile."""
         with self._lock:
-            client, jobs = next(iter(self._clients.items()))
-            job = jobs.popleft()
-            self._clients.move_to_end(client)
-            if not jobs:
-                del self._clients[client]
-            return job
+            waited = self.remove(job)
+            if job.client in self._clients:
+                self._clients.move_to_end(job.client)
+            return waited
 
     def remove(self, job: Job) -> bool:
         """Take a job out; False where it does not wait."""

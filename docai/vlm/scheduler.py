@@ -102,12 +102,12 @@ class Scheduler:
             self._reading.remove(job)
             job.end("cancelled")
             job.release()
-        for batch in self._batches.values():
+        for batch in list(self._batches.values()):
             gone = [job for job in batch.running if job.cancelled]
             for job in gone:
                 job.end("cancelled")
             if gone:
-                self._leave(batch, gone)
+                self._guarded(batch, partial(self._leave, batch, gone))
 
     def _admit(self) -> None:
         """Let in whose turn it is, as long as there is room. Nobody overtakes one that needs more room."""
@@ -115,8 +115,8 @@ class Scheduler:
             running = self.running
             if len(running) >= self.rows or (running and self.budget.needed([*running, job]) > self.budget.limit):
                 return
-            self.queue.pop()
-            self._reading.append(job)
+            if self.queue.begin(job):
+                self._reading.append(job)
 
     def _read_prompts(self) -> None:
         """Read up to a step's worth of the prompts."""
