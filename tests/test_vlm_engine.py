@@ -20,6 +20,7 @@ import pytest
 
 mx = pytest.importorskip("mlx.core")
 
+from docai.checkpoint.backend import total_memory  # noqa: E402
 from docai.errors import LimitExceeded, UsageError  # noqa: E402
 from docai.preprocess.inputs import ImageInput  # noqa: E402
 from docai.vlm.engine import Engine  # noqa: E402
@@ -323,6 +324,7 @@ def test_memory_decides_who_may_begin(folder: Path) -> None:
     texts = Texts(folder / "llama", rows=8)
     budget, request = texts.engine._worker.scheduler.budget, texts.request("Hello", max_tokens=20)
     job = Job(texts.runtime, request, "", "", 0.0)
+    assert 0 < budget.limit < total_memory()
     budget.limit = int(1.5 * budget.needed([job]))
     tickets = [texts.engine.submit(request) for _ in range(5)]
     assert len({ticket.whole().tokens for ticket in tickets}) == 1

@@ -24,11 +24,12 @@ _SWEEP = 256  # ticks between which MLX may hoard freed memory, as in mlx-lm
 
 @dataclass(frozen=True, slots=True)
 class EngineLimits:
-    """What an engine takes on. `memory`: bytes beside the weights; None is nine tenths of what there is.
+    """What an engine takes on.
 
-    `rows`: requests that run at once (None: 32 on a GPU, 8 on a CPU); `waiting`: those that may wait. `steady`: what a
-    request gets is the same to the bit whatever runs beside it: a step is always computed for `rows` requests, free
-    places included, and attention for each by itself.
+    `memory`: bytes beside the weights, of which a quarter at most is for the prefix cache; None is nine tenths of what
+    there is. `rows`: requests that run at once (None: 32 on a GPU, 8 on a CPU); `waiting`: those that may wait.
+    `steady`: what a request gets is the same to the bit whatever runs beside it: a step is always computed for `rows`
+    requests, free places included, and attention for each by itself.
     """
 
     rows: int | None = None
@@ -50,8 +51,9 @@ class Scheduler:
         self._step = 2048 if on_gpu() else 512  # tokens of prompts that are read beside a step of the batches
         memory = limits.memory
         if memory is None:
-            memory = int(0.9 * total_memory()) - int(mx.get_active_memory()) - store.budget
-        self.budget = Budget(runtime.network, memory, self._step)
+            memory = int(0.9 * total_memory()) - int(mx.get_active_memory())
+        store.budget = min(store.budget, max(0, memory) // 4)  # the rest is for those who run
+        self.budget = Budget(runtime.network, memory - store.budget, self._step)
         self.queue = Queue(limits.waiting)
         self._reading: deque[Job] = deque()
         self._read: list[tuple[Job, Chosen]] = []  # they join with the end of the tick
