@@ -233,3 +233,13 @@ def test_a_conversation_of_texts_is_the_same_in_both_forms(template: str) -> Non
     texts = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]
     parts = [{**turn, "content": [{"type": "text", "text": turn["content"]}]} for turn in texts]
     assert render(texts, words, spec) == render(parts, words, spec)
+
+
+def test_images_that_no_vocabulary_has_stand_between_texts_that_are_encoded_each_by_itself() -> None:
+    spec = PromptSpec(placeholder="<image>", token="<image>", image="<image>\n", token_id=-200)
+    words = tokenizer(Case("llava", "", "", (), None, bos=True))
+    ids = encode("ab<image>\nc<image>", [seen(2), seen(3)], words, spec)
+    after = words.encode("\nc", special=False)
+    assert ids == [*words.encode("ab"), -200, -200, *after, -200, -200, -200]
+    with pytest.raises(UsageError, match="2 times"):
+        encode("<image><image>", [seen(2)], words, spec)

@@ -22,8 +22,11 @@ RECIPES: dict[str, Recipe] = {
     "got-ocr": Recipe("stepfun-ai/GOT-OCR2_0", "GOT-OCR 2.0, reads pages as text or LaTeX, 0.6B"),
     "llava": Recipe("llava-hf/llava-1.5-7b-hf", "LLaVA 1.5, 7B"),
     "llava-next": Recipe("llava-hf/llava-v1.6-mistral-7b-hf", "LLaVA 1.6 on Mistral, 7B"),
+    "llm-jp-vl": Recipe("llm-jp/llm-jp-4-vl-9B-beta", "LLM-jp-4-VL, 9B"),
+    "jagle-vl": Recipe("llm-jp/Jagle-VL-2.2B", "Jagle-VL (LLM-jp-VL on Qwen3), 2.2B"),
     "locate-anything": Recipe("nvidia/LocateAnything-3B", "LocateAnything, finds things by their names, 3B"),
     "mistral3": Recipe("mistralai/Mistral-Small-3.1-24B-Instruct-2503", "Mistral Small 3.1, 24B"),
+    "nanollava": Recipe("mlx-community/nanoLLaVA-1.5-8bit", "nanoLLaVA 1.5 (Bunny on Qwen), 1B, 8 bit"),
     "nemotron-parse": Recipe("nvidia/NVIDIA-Nemotron-Parse-2.0", "Nemotron-Parse, whole pages at once, 0.9B"),
     "paligemma": Recipe("google/paligemma-3b-pt-224", "PaliGemma, 3B"),
     "paligemma2": Recipe("google/paligemma2-3b-mix-448", "PaliGemma 2, 3B"),
@@ -41,7 +44,6 @@ RECIPES: dict[str, Recipe] = {
 
 # Families that docai does not read yet, by name, with the model_types that their checkpoints carry.
 LATER: dict[str, tuple[str, ...]] = {
-    "Bunny": ("llava-qwen2", "bunny-llama"),
     "DiffusionGemma": ("diffusion_gemma",),
     "Gemma 3n": ("gemma3n",),
     "Gemma 4": ("gemma4", "gemma4_unified"),
@@ -50,7 +52,6 @@ LATER: dict[str, tuple[str, ...]] = {
     "Kimi-VL": ("kimi_vl", "kimi_k25", "kimi_k3"),
     "LFM2-VL": ("lfm2_vl", "lfm2-vl"),
     "Llama 4": ("llama4",),
-    "LLM-jp-VL": ("llmjpvl",),
     "Mage-VL": ("mage_vl",),
     "MiniCPM": ("minicpmo", "minicpmv4_6"),
     "Molmo 2": ("molmo2", "molmo_point"),

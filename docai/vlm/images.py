@@ -281,7 +281,8 @@ def cut_images(
         side = _size(vision.get("image_size") or vision.get("img_size"), edge)[0]
         size = _size(prep.get("size"), side)
         step = merge * _size(vision.get("patch_size"), patch)[0]
-        cuts = kind(prep.get("min_patches") or 1, prep.get("max_patches") or 12)
+        most = prep.get("max_patches") or config.get("max_dynamic_patch") or 12
+        cuts = kind(prep.get("min_patches") or config.get("min_dynamic_patch") or 1, most)
         if not 1 <= cuts.least <= cuts.most <= MOST_CUTS:
             raise ValueError(f"min_patches {cuts.least} and max_patches {cuts.most} are not from 1 to {MOST_CUTS}")
         asked = prep.get("crop_to_patches")

@@ -144,7 +144,9 @@ class PromptSpec:
     `fixed`: the template here counts, whatever the checkpoint has. `stops` are tokens that end an answer, too.
     `captions` are the fixed words that some models were taught for short, normal and long captions. `asked` puts the
     last message's words into the form that the model was taught. `most_images` of a request; with `pages`, more may be
-    read as the pages of one text, where that is asked for. `clips`: how videos are written, of models that see them.
+    read as the pages of one text, where that is asked for. `token_id`: of `token`, where no vocabulary has it: then the
+    texts between images are encoded each by itself, as the original code of LLaVA does. `clips`: how videos are
+    written, of models that see them.
     """
 
     placeholder: str = ""
@@ -162,6 +164,7 @@ class PromptSpec:
     most_images: int | None = None
     pages: bool = False
     written: str = ""
+    token_id: int | None = None
 
     @property
     def marks(self) -> str:
@@ -213,9 +216,19 @@ def encode(text: str, images: Sequence[ImageInput], tokenizer: Tokenizer, spec: 
     """
     bos = tokenizer.named.get("bos_token")
     surround = spec.surround and not (bos and text.startswith(bos))
-    ids = tokenizer.encode(expand(text, images, spec), special=surround)
+    ids = _encoded(expand(text, images, spec), tokenizer, spec, special=surround)
     if images:
         _check_rows(ids, images, tokenizer, spec)
+    return ids
+
+
+def _encoded(text: str, tokenizer: Tokenizer, spec: PromptSpec, *, special: bool) -> list[int]:
+    if spec.token_id is None:
+        return tokenizer.encode(text, special=special)
+    first, *others = text.split(spec.token)
+    ids = tokenizer.encode(first, special=special)
+    for part in others:
+        ids += [spec.token_id, *tokenizer.encode(part, special=False)]
     return ids
 
 
@@ -258,7 +271,7 @@ def _check_rows(ids: list[int], images: Sequence[ImageInput], tokenizer: Tokeniz
     for image in images:
         tokens[spec.clips.token if spec.clips and image.is_clip else spec.token] += image.tokens
     for token, rows in tokens.items():
-        number = tokenizer.token_id(token)
+        number = tokenizer.token_id(token) if spec.token_id is None else spec.token_id
         if number is None and rows:
             raise CheckpointError(f"the checkpoint's tokenizer has no token {token!r}, which stands for image features")
         places = 0 if number is None else ids.count(number)

@@ -190,8 +190,8 @@ class Repetition:
     def __init__(self, penalty: float, prompt: Sequence[int], vocab: int) -> None:
         self._penalty = penalty
         self._seen = mx.zeros((vocab,), dtype=mx.bool_)
-        if len(prompt):
-            self.note(mx.array(list(prompt)))
+        if known := [token for token in prompt if 0 <= token < vocab]:  # image tokens may lie outside
+            self.note(mx.array(known))
 
     def __call__(self, logits: mx.array) -> mx.array:
         lower = mx.where(logits < 0, logits * self._penalty, logits / self._penalty)
@@ -248,6 +248,7 @@ class NgramBan:
             last = self._text[self._length - (n - 1) + place] if self._length >= n - 1 else mx.array(-1)
             same = same & (self._text[place : place + windows] == last)
         banned = mx.zeros((self._vocab + 1,), dtype=mx.bool_)  # one place more, for the windows that differ
+        same = same & (self._text[n - 1 :] >= 0) & (self._text[n - 1 :] < self._vocab)  # image tokens may lie outside
         banned[mx.where(same, self._text[n - 1 :], self._vocab)] = True
         return mx.where(banned[: self._vocab], -mx.inf, logits)
 

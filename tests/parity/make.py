@@ -83,6 +83,11 @@ def pictures(recipe: Recipe) -> dict[str, np.ndarray]:
     return {"pixel_values": channels_first(np.concatenate(all_pixels(recipe)))}
 
 
+def masked(recipe: Recipe) -> dict[str, np.ndarray]:
+    """With a mask, which the oracle wants to have and does not look at."""
+    return {**pictures(recipe), "mask": np.ones((1, len(recipe.tokens)), np.int32)}
+
+
 def channels_first(pictures: np.ndarray) -> np.ndarray:
     """(..., H, W, C) -> (..., C, H, W)"""
     return np.ascontiguousarray(np.moveaxis(pictures, -1, -3))
@@ -156,6 +161,7 @@ FEEDS: dict[str, Callable[[Recipe], dict[str, np.ndarray]]] = {
     "qwen_clip": qwen_clip,
     "qwen_mlx": qwen_mlx,
     "pictures": pictures,
+    "masked": masked,
     "tiles": tiles,
     "fitted": fitted,
     "falcon": falcon,
@@ -294,11 +300,35 @@ def mend_cohere_vision(model: Any) -> None:
     model.lm_head.register_forward_hook(lambda _, __, logits: logits * scale)
 
 
+def mend_llava_bunny(model: Any) -> None:
+    """mlx-vlm 0.7.10 wants 729 rows of an image, whatever the config says, in the place of one token.
+
+    Its SigLIP has a rough approximation of GELU, where Google's and transformers' have the one by tanh.
+    """
+    import mlx.core as mx
+    from mlx import nn
+    from mlx_vlm.models.base import InputEmbeddingsFeatures
+
+    def embedded(model: Any, ids: Any, pixels: Any = None, **_: Any) -> Any:
+        x = model.language_model.model.embed_tokens(mx.maximum(ids, 0))
+        if pixels is not None:
+            *_, states = model.vision_tower(pixels.transpose(0, 2, 3, 1), output_hidden_states=True)
+            rows = model.mm_projector(states[-1])
+            places = np.flatnonzero(np.array(ids[0]) == model.config.image_token_index)
+            x[0, mx.array(places)] = rows.reshape(-1, rows.shape[-1])
+        return InputEmbeddingsFeatures(inputs_embeds=x)
+
+    type(model).get_input_embeddings = embedded
+    for layer in model.vision_tower.vision_tower.vision_model.encoder.layers:
+        layer.mlp.activation_fn = nn.GELU(approx="tanh")
+
+
 # oracles that are wrong somewhere
 MENDED: dict[str, Callable[[Any], None]] = {
     "AyaVisionForConditionalGeneration": mend_cohere_vision,
     "Cohere2VisionForConditionalGeneration": mend_cohere_vision,
     "falcon_ocr": mend_falcon_ocr,
+    "llava_bunny": mend_llava_bunny,
     "locateanything": mend_locateanything,
     "qwen3_vl_moe": mend_qwen3_vl_moe,
 }

@@ -367,6 +367,53 @@ FIXED = (
     ),
 )  # fmt: skip
 
+# --- families that only mlx-vlm has
+JP_VIT = {**SIGLIP_VIT, "layer_norm_eps": 1e-5}  # mlx-vlm norms the last rows with this, whatever the config says
+JP_TEXT = {**LLAMA_TEXT, "rope_theta": 500.0}
+
+
+def jp_recipe(name: str, text: Mapping[str, Any]) -> Recipe:
+    """LLM-jp-VL; `published` has the text half under another name, and convolutions as torch has them."""
+    common = {"model_type": "llmjpvl", "img_context_token_id": 95, "vision_config": JP_VIT}
+    published = Variant(config={**common, "llm_config": text}, channels_first=True)
+    config = {**common, "text_config": text}
+    return Recipe(
+        name, "mlx_vlm:llmjpvl", config, (5, *(95,) * 8, 7, *(95,) * 4, 8, 9, *WORDS),
+        (Image((2, 18, 18, 3), 8), Image((1, 18, 18, 3), 4)), "masked", variants={"published": published},
+    )  # fmt: skip
+
+
+BUNNY_TEXT = {
+    **{k: v for k, v in TEXT.items() if k not in ("head_dim", "bos_token_id", "eos_token_id", "pad_token_id")},
+    "rms_norm_eps": 1e-6, "rope_theta": 1000.0, "tie_word_embeddings": False,
+}  # fmt: skip
+PUBLISHED_BUNNY = Variant(
+    (
+        (r"^language_model\.model\.lm_head", "lm_head"), (r"^language_model\.", ""),
+        (r"^vision_tower\.", "model.vision_tower."),
+        (r"^mm_projector\.linear_1", "model.mm_projector.0"), (r"^mm_projector\.linear_2", "model.mm_projector.2"),
+    ),
+    channels_first=True,
+)  # fmt: skip
+
+
+def bunny_recipe(name: str, kind: str, *, bias: bool) -> Recipe:
+    config = {
+        "model_type": kind, **BUNNY_TEXT, "attention_bias": bias, "auto_map": {}, "mm_hidden_size": 32,
+        "image_token_index": -200, "vision_config": {"layer_norm_eps": 1e-5, **SIGLIP_VIT},
+    }  # fmt: skip
+    tokens = (5, *(-200,) * 16, 8, 9, *WORDS)
+    variants = {"published": PUBLISHED_BUNNY}
+    return Recipe(name, "mlx_vlm:llava_bunny", config, tokens, (PICTURE,), "pictures", variants=variants)
+
+
+ONLY_MLX = (
+    bunny_recipe("llava_bunny", "llava-qwen2", bias=True),
+    bunny_recipe("llava_bunny-llama", "bunny-llama", bias=False),
+    jp_recipe("llmjpvl", JP_TEXT),
+    jp_recipe("llmjpvl-qwen3", {**JP_TEXT, "model_type": "qwen3", "head_dim": 16, "tie_word_embeddings": True}),
+)
+
 # --- early fusion: a picture of 6 x 4 patches of 4 pixels, after its class token and 4 registers, before its end
 FALCON = {
     "dim": 32, "n_layers": 3, "n_heads": 4, "n_kv_heads": 2, "head_dim": 16, "ffn_dim": 48, "vocab_size": 300,
@@ -479,6 +526,7 @@ RECIPES: tuple[Recipe, ...] = (
     ),
     *QWEN_VL,
     *FIXED,
+    *ONLY_MLX,
     Recipe(
         "falcon_ocr", "mlx_vlm:falcon_ocr", {"model_type": "falcon_ocr", **FALCON}, FALCON_PROMPT,
         (Image((24, 48), 24, (1, 6, 4)),), "falcon", variants={"published": PUBLISHED_FALCON},

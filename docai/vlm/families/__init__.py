@@ -64,6 +64,7 @@ class Family:
 # model_type -> the module of its family. `a+b`: an `a` whose vision_config has model_type `b` is of another family.
 FAMILIES: dict[str, str] = {
     "aya_vision": "aya_vision",
+    "bunny-llama": "llava_bunny",
     "cohere2_vision": "cohere2_vision",
     "cohere_compass": "cohere_compass",
     "florence2": "florence2",
@@ -76,8 +77,10 @@ FAMILIES: dict[str, str] = {
     "got": "got",
     "got_ocr2": "got_ocr2",
     "llama": "llama",
+    "llmjpvl": "llmjpvl",
     "llava": "llava",
     "llava+pixtral": "pixtral",
+    "llava-qwen2": "llava_bunny",
     "llava_next": "llava_next",
     "locateanything": "locateanything",
     "mistral": "llama",

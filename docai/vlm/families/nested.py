@@ -34,6 +34,7 @@ _PARTS = renames(
     }
 )
 PROJECTOR = "multi_modal_projector."
+OUTSIDE = -200  # the image token of models whose vocabulary has none, as the original code of LLaVA has it
 TWO_LAYERS = renames({"linear_1.{part}": "up.{part}", "linear_2.{part}": "down.{part}"}, PROJECTOR, "connector.")
 # The turns of Vicuna, for checkpoints of LLaVA without a chat template.
 VICUNA = (
@@ -49,12 +50,12 @@ MISTRAL = (
 )
 
 
-def nested_decoder(config: Config, *kinds: str) -> DecoderSpec:
+def nested_decoder(config: Config, *kinds: str, part: str = "text_config") -> DecoderSpec:
     """The decoder of `text_config`, of one of these kinds; the first where it names none.
 
     A head is tied if either config says so. Raises CheckpointError for another kind.
     """
-    text = config.section("text_config")
+    text = config.section(part)
     kind = text.get("model_type", kinds[0])
     if kind not in kinds:
         raise CheckpointError(f"text decoder {kind!r} is not supported here; supported: {', '.join(kinds)}")
@@ -95,15 +96,20 @@ def image_token(config: Config, default: int) -> int:
 
 
 def nested_rules(
-    projector: tuple[Rule, ...], *, norm_offset: bool = False
+    projector: tuple[Rule, ...], *, norm_offset: bool = False, first: tuple[Rule, ...] = ()
 ) -> Mapping[str, Callable[[ModelSpec], tuple[Rule, ...]]]:
-    """Rules of every dialect; `projector`: those for what is called `multi_modal_projector.`"""
-    rules = partial(_rules, projector=projector, norm_offset=norm_offset)
+    """Rules of every dialect; `projector`: those for what is called `multi_modal_projector.`
+
+    `first`: from a family's own names to those here.
+    """
+    rules = partial(_rules, projector=projector, norm_offset=norm_offset, first=first)
     torch = partial(rules, channels_last=False)
     return {"hf": torch, "transformers": torch, "mlx": partial(rules, channels_last=True)}
 
 
-def _rules(spec: ModelSpec, *, projector: tuple[Rule, ...], norm_offset: bool, channels_last: bool) -> tuple[Rule, ...]:
+def _rules(
+    spec: ModelSpec, *, projector: tuple[Rule, ...], norm_offset: bool, first: tuple[Rule, ...], channels_last: bool
+) -> tuple[Rule, ...]:
     assert isinstance(spec.vision, VitSpec | PackedVitSpec), "these families have no text-only checkpoints"
     text = decoder_rules(spec.decoder, "language_model.model.", "language_model.lm_head.", norm_offset=norm_offset)
-    return (*_PARTS, *tower_rules(spec.vision, channels_last=channels_last), *projector, *text)
+    return (*first, *_PARTS, *tower_rules(spec.vision, channels_last=channels_last), *projector, *text)

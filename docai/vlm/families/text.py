@@ -12,7 +12,7 @@ from docai.vlm.prompt import PromptSpec
 from docai.vlm.spec import ModelSpec
 
 # The turns of ChatML, for checkpoints without a chat template.
-_CHATML = (
+CHATML = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n"
     "{% for part in message.content %}{{ part.text }}{% endfor %}<|im_end|>\n{% endfor %}"
     "<|im_start|>assistant{{ '\\n' }}"  # Jinja would drop a bare line break
@@ -22,7 +22,7 @@ _CHATML = (
 def text_family(name: str, model_types: tuple[str, ...], *, norm_offset: bool = False) -> Family:
     """A family of decoders whose tensors have the same names in every dialect."""
     rules = partial(_rules, norm_offset=norm_offset)
-    return Family(name, model_types, _spec, {"transformers": rules, "mlx": rules}, PromptSpec(template=_CHATML))
+    return Family(name, model_types, _spec, {"transformers": rules, "mlx": rules}, PromptSpec(template=CHATML))
 
 
 def _spec(config: Config) -> ModelSpec:

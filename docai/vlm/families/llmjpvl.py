@@ -1,0 +1,61 @@
+"""LLM-jp-VL and Jagle-VL (LLM-jp 2025): SigLIP 2 over tiles, squares of its rows made one, and Llama or Qwen3."""
+
+from __future__ import annotations
+
+from docai.checkpoint.dialect import renames
+from docai.errors import CheckpointError
+from docai.preprocess.normalize import HALF
+from docai.vlm.config import Config
+from docai.vlm.connector import MergerSpec
+from docai.vlm.families import Family
+from docai.vlm.families.nested import PROJECTOR, nested_decoder, nested_rules, vision_config
+from docai.vlm.families.text import CHATML
+from docai.vlm.families.towers import TOWER, vit_spec
+from docai.vlm.images import cut_images
+from docai.vlm.prompt import Between, PromptSpec
+from docai.vlm.spec import ModelSpec
+
+_VISION = {
+    "hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "num_attention_heads": 16,
+    "image_size": 512,
+}  # fmt: skip
+
+
+def spec(config: Config) -> ModelSpec:
+    part = "llm_config" if "llm_config" in config else "text_config"
+    decoder = nested_decoder(config, "llama", "qwen3", "qwen2", part=part)
+    tower = vit_spec(vision_config(config).with_defaults(_VISION), "siglip_vision_model")
+    if config.get("select_layer", -1) != -1:
+        raise CheckpointError(f"config.json: expected select_layer -1, got {config['select_layer']!r}")
+    merger = MergerSpec(
+        tower.hidden,
+        decoder.dims,
+        round(1 / config.get("downsample_ratio", 0.5)) ** 2,
+        norm_eps=1e-5,  # torch's own; in no config
+        norm_joined=True,
+        hidden=decoder.dims,
+        by_lines=True,
+    )
+    token = config.get("img_context_token_id", config.get("image_token_index", 14))
+    return ModelSpec(decoder, tower, merger, token)
+
+
+_NAMES = renames({"vision_backbone.vision_model.{rest}": f"{TOWER}{{rest}}", "mlp1.{rest}": f"{PROJECTOR}{{rest}}"})
+_MERGER = renames(
+    {"0.{part}": "norm.{part}", "1.{part}": "up.{part}", "3.{part}": "down.{part}"}, PROJECTOR, "connector.merge."
+)
+
+FAMILY = Family(
+    "llmjpvl",
+    ("llmjpvl",),
+    spec,
+    nested_rules(_MERGER, first=_NAMES),
+    PromptSpec(
+        placeholder="<image>",
+        token="<|image_pad|>",
+        image="<image>",
+        template=CHATML,
+        expand=Between("<|image_start|>", "<|image_end|>"),
+    ),
+    cut_images(edge=512, patch=16, merge=2, cut=True, mean=HALF, std=HALF),
+)
