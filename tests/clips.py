@@ -43,15 +43,16 @@ def encoded(
     codec: str | None = None,
     rate: int = 10,
     at: Sequence[int] | None = None,
-    sound: bool = False,
+    aspect: int = 1,
     **options: str,
 ) -> bytes:
-    """A video of these frames, `rate` a second, or shown `at` these hundredths of a second."""
+    """A video of these frames, `rate` a second, or shown `at` these hundredths of a second; `aspect` of its pixels."""
     buffer = io.BytesIO()
     with av.open(buffer, "w", format=container) as out:
         stream: Any = out.add_stream(codec or KINDS[container], rate=rate, options=options)
         stream.height, stream.width = frames[0].shape[:2]
         stream.pix_fmt = "yuv420p"
+        stream.codec_context.sample_aspect_ratio = Fraction(aspect)
         base = Fraction(1, 100 if at else rate)
         stream.codec_context.time_base = base
         for number, rgb in enumerate(frames):

@@ -14,12 +14,16 @@ pytest.importorskip("mlx.core")
 from PIL import Image
 
 import docai
+from docai.cli.chat import Conversation
+from docai.cli.progress import Reporter
 from docai.cli.video import files_and_question
 from docai.errors import LimitExceeded, UsageError
+from docai.tasks.chat import Chat
 from docai.tasks.load import load
-from docai.tasks.options import ClipOptions, VideoOptions
+from docai.tasks.options import ChatOptions, ClipOptions, PictureOptions, VideoOptions
 from docai.tasks.video import contact_sheet, shown, video
 from docai.vlm.clips import clip_of
+from docai.vlm.request import GenerationOptions
 from tests.clips import barred, counted, sound_only
 from tests.test_cli import run
 from tests.tiny_checkpoint import tiny_llama, tiny_qwen2_vl
@@ -103,6 +107,28 @@ def test_videos_are_among_the_files_of_chat(model: str, folder: Path, capsys: py
     assert run("chat", "a.mkv", "c.png", "-m", model, "-p", "What?", "--max-tokens", "2", "--max-images", "1") == 0
     capsys.readouterr()
     assert run("chat", "c.png", "c.png", "a.mkv", "-m", model, "-p", "x", "--max-images", "0") == 2
+
+
+def test_videos_are_added_to_a_conversation(model: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = iter(["/add a.mkv", "What?", "And then?", "/add song.mka", "/quit"])
+    chat, options = Chat(load(model), GenerationOptions(max_tokens=2)), GenerationOptions(max_tokens=2)
+    conversation = Conversation(
+        chat, ChatOptions(), PictureOptions(), ClipOptions(), options, Reporter("none"), read=lambda _: next(lines)
+    )
+    assert conversation.run() == 0
+    assert chat.pictures == 1
+    err = capsys.readouterr().err
+    assert "1 image so far" in err
+    assert "song.mka: the file has no video: it is audio only" in err
+
+
+def test_a_gif_is_a_video_here(model: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, *others = (Image.fromarray(barred(n)) for n in range(8))
+    first.save("a.gif", save_all=True, append_images=others, duration=100, loop=0)
+    assert run("video", "a.gif", "What?", "-m", model, "--max-tokens", "1", "--json", "--fps", "5") == 0
+    assert len(json.loads(capsys.readouterr().out)["videos"][0]["frames"]) == 4
+    assert run("chat", "a.gif", "-p", "What?", "-m", model, "--max-tokens", "1", "--json") == 0
+    assert "videos" not in json.loads(capsys.readouterr().out)
 
 
 def test_a_caption_of_each_picture_of_a_video(model: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

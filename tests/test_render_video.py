@@ -65,6 +65,16 @@ def test_a_video_is_upright() -> None:
     assert open_document(turned(plain)).page(0).size == (SIZE[1], SIZE[0])
 
 
+def test_pixels_are_square() -> None:
+    """A frame of 64 x 48 whose pixels are twice as wide as high is shown as 128 x 48."""
+    data = encoded([barred(n) for n in range(4)], container="mp4", aspect=2)
+    video = open_video(data)
+    assert video.frame(2).shape == (48, 128, 3)
+    assert number_of(video.frame(2)) == 2
+    assert video.frame(2, most=64 * 24).shape == (24, 64, 3)
+    assert open_video(encoded([barred(0)], container="mp4", aspect=9)).frame(0).shape == (48, 64, 3)
+
+
 def test_large_frames_come_smaller() -> None:
     video = open_video(counted(2))
     assert video.frame(1, most=64 * 48 // 4).shape == (24, 32, 3)

@@ -38,7 +38,7 @@ def run_video(
         if asked.contact_sheet is not None:
             check_writable(Path(asked.contact_sheet).absolute().parent)
         pictures = PictureOptions(max_bytes=clips.max_bytes, max_pixels=clips.max_pixels)
-        media = media_from(expand(names, max_bytes=clips.max_bytes), pictures, clips, asked.max_images)
+        media = media_from(expand(names, max_bytes=clips.max_bytes), pictures, clips, asked.max_images, moving=True)
         talk = talk_about(loaded(model, reporter), media, asked, options)
         if as_json:
             answer = talk.ask(question)

@@ -32,6 +32,7 @@ _OPTIONS = {"format_whitelist": ",".join(_FORMATS), "protocol_whitelist": "file"
 _THREADS = 4  # each holds frames of its own
 _MOST_SIDE = 32_768
 _NEAR = 8  # frames that are sooner decoded than a key frame behind them is found
+_MOST_ASPECT = 4.0  # of a pixel; beyond it the file is wrong about it
 _ATTACHED_PICTURE = 0x400  # AV_DISPOSITION_ATTACHED_PIC
 _BROKEN = "not a valid video: corrupt, truncated or of an unknown format"
 
@@ -195,9 +196,7 @@ class VideoFile:
 
     def frame(self, index: int, most: int) -> NDArray[np.uint8]:
         """The same with at most `most` pixels: a larger one comes smaller, its shape kept."""
-        frame = self._frame(index)
-        shrink = min(1.0, (most / (frame.width * frame.height)) ** 0.5)
-        return self._rgb(frame, max(1, int(frame.width * shrink)), max(1, int(frame.height * shrink)))
+        return self._rgb(self._frame(index), most)
 
     def thumbs(self, indices: list[int], width: int, height: int, seconds: float) -> NDArray[np.uint8]:
         """Frames (n, height, width) small and grey: the first ones of those asked for, as many as `seconds` allow."""
@@ -210,8 +209,17 @@ class VideoFile:
                 break
         return np.stack(made)
 
-    def _rgb(self, frame: Any, width: int | None = None, height: int | None = None) -> NDArray[np.uint8]:
-        rgb = frame.to_ndarray(format="rgb24", width=width, height=height, interpolation="AREA")
+    def _rgb(self, frame: Any, most: int | None = None) -> NDArray[np.uint8]:
+        """A frame as a player shows it, upright and with square pixels."""
+        width, height = frame.width, frame.height
+        aspect = float(getattr(self._stream, "sample_aspect_ratio", None) or 1)
+        if 1.02 < aspect < _MOST_ASPECT:
+            width = round(width * aspect)
+        elif 1 / _MOST_ASPECT < aspect < 0.98:
+            height = round(height / aspect)
+        shrink = 1.0 if most is None else min(1.0, (most / (width * height)) ** 0.5)
+        size = max(1, int(width * shrink)), max(1, int(height * shrink))
+        rgb = frame.to_ndarray(format="rgb24", width=size[0], height=size[1], interpolation="AREA")
         return _upright(rgb, int(getattr(frame, "rotation", 0)))
 
     def _frame(self, index: int) -> Any:

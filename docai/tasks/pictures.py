@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from docai.vlm.pictures import Picture
 
 
-def media_from(files: Iterable[InputFile], pictures: PictureOptions, clips: ClipOptions, most: int) -> list[Medium]:
-    """The pictures and clips of all files, in order. Nothing is decoded yet.
+def media_from(
+    files: Iterable[InputFile], pictures: PictureOptions, clips: ClipOptions, most: int, *, moving: bool = False
+) -> list[Medium]:
+    """The pictures and clips of all files, in order. Nothing is decoded yet. `moving`: a GIF is a clip, no picture.
 
     Raises LimitExceeded for more than `most` pictures, and the errors of files that cannot be opened. What a clip
     counts is known where it is known which model sees it.
@@ -27,7 +29,7 @@ def media_from(files: Iterable[InputFile], pictures: PictureOptions, clips: Clip
     media: list[Medium] = []
     count = 0
     for file in files:
-        if is_movie(file):
+        if is_movie(file, gif=moving):
             media.append(clip_in(file, clips))
             continue
         found = pictures_in(file, pictures)
@@ -41,10 +43,10 @@ def media_from(files: Iterable[InputFile], pictures: PictureOptions, clips: Clip
     return media
 
 
-def is_movie(file: InputFile) -> bool:
-    """Whether a file is a video, and no document or picture. Raises InputError."""
+def is_movie(file: InputFile, *, gif: bool = False) -> bool:
+    """Whether a file is a video, and no document or picture; with `gif`, a GIF is one. Raises InputError."""
     head, size = file.head_and_size()
-    return size > 0 and check_kind(head, file.name) == "video"
+    return size > 0 and (check_kind(head, file.name) == "video" or (gif and head.startswith(b"GIF8")))
 
 
 def clip_in(file: InputFile, options: ClipOptions) -> Clip:
