@@ -84,6 +84,10 @@ def test_every_family_says_the_same_alone_and_among_others(case: Case) -> None:
         engine = case.engine(rows)
         same(engine.answers(requests), expected)
         engine.close()
+    whole = [case.request(number, prefill_step=None) for number in range(16)]
+    engine = Engine(case.runtime, limits=EngineLimits(rows=16, together=True))
+    same(engine.answers(whole), expected)
+    engine.close()
 
 
 # --- what a request can ask for, among others; on two small models
@@ -401,6 +405,33 @@ def test_a_short_prompt_need_not_wait_for_a_long_one(folder: Path) -> None:
     tickets = [texts.engine.submit(texts.request("word " * count, max_tokens=1)) for count in (700, 690, 1)]
     long, other, short = (ticket.whole().timings.first_token_s for ticket in tickets)
     assert short < long < other
+    texts.engine.close()
+
+
+def test_short_prompts_are_read_in_one_pass(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of one kind, up to a step's worth of tokens; one that fails fails alone."""
+    texts = Texts(folder / "llama", rows=16, together=True)
+    prefill, passes = Network.prefill, []
+
+    def watched(self: Network, prompt: Any, caches: Any) -> Any:
+        passes.append(prompt.embeddings.shape[:2])
+        return prefill(self, prompt, caches)
+
+    monkeypatch.setattr(Network, "prefill", watched)
+    cases: list[tuple[int, dict[str, Any]]] = [(n, {}) for n in (4, 9, 5, 60, 1, 200)] + [(3, {"kv_bits": 8}), (7, {})]
+    requests = [texts.request("word " * n, **options) for n, options in cases]
+    expected = [texts._alone.submit(request).whole() for request in requests]
+    passes.clear()
+    image = RequestImage(("x",), ImageInput(np.zeros((16, 96), np.float32), 4, (1, 4, 4)), lambda: fail("image"))
+    bad = replace(requests[0], images=[image])
+    with texts.engine._worker._changed:  # all at once
+        tickets = [texts.engine.submit(request) for request in [*requests[:2], bad, *requests[2:]]]
+    with pytest.raises(Exception, match="image"):
+        tickets.pop(2).whole()
+    same([ticket.whole() for ticket in tickets], expected)
+    assert max(rows for rows, _ in passes) >= 4
+    assert all(rows * length <= 512 or rows == 1 for rows, length in passes)
+    assert len(passes) < len(requests)
     texts.engine.close()
 
 

@@ -140,7 +140,7 @@ class Budget:
     def _peak(self, job: Job) -> int:
         """What reading a chunk takes: activations and, where attention is not one kernel, its scores."""
         spec = self._network.spec.decoder
-        chunk = min(len(job.request.ids), job.request.options.prefill_step or self._step)
+        chunk = job.request.options.prefill_step or self._step
         width = max(layer.mlp.width if isinstance(layer.mlp, MlpSpec) else spec.dims * 4 for layer in spec.layers)
         activations = chunk * (3 * width + 8 * spec.dims) * self._item
         heads = max(layer.attention.heads for layer in spec.layers)

@@ -74,6 +74,11 @@ class Job:
         read = 0 if self.reading is None else self.reading.offset
         return len(self.request.ids) + len(self.answer.tokens) - read
 
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing of its prompt has been read, nor of its answer been said."""
+        return not self.answer.tokens and (self.reading is None or (self.reading.offset == 0 and not self.reading.done))
+
     def begin(self, store: BlockStore) -> Reading:
         """Begin to read the prompt, and what there is of the answer."""
         network, answered = self._runtime.network, self.answer.tokens

@@ -68,6 +68,22 @@ class Reading:
             ids, features = self._ids[self.offset :], self._features(self.offset)
             self._prompt = self._network.prompt(ids, features, left, self.shift, end=len(self._ids))
 
+    @property
+    def options(self) -> GenerationOptions:
+        return self._request.options
+
+    @property
+    def whole(self) -> Prompt:
+        """The prompt, of which nothing has been read yet."""
+        assert self._prompt is not None, "reading has not begun"
+        assert self.offset == 0, "something has been read"
+        return self._prompt
+
+    def finish(self, logits: mx.array, *, wait: bool) -> None:
+        """Somebody else has read all of it: the caches are filled, and these are the scores (1, V) at its end."""
+        self.offset, self.logits, self._prompt = len(self._ids), logits, None
+        (mx.eval if wait else mx.async_eval)([logits, *(a for cache in self.caches for a in cache.state)])
+
     def advance(self, *, wait: bool) -> None:
         """Read the next chunk. `wait`: until the device has done it, so that no more than one is on its way."""
         assert self._prompt is not None, "reading has not begun"

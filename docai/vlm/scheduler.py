@@ -18,6 +18,7 @@ from docai.vlm.guess import GuessingBatch
 from docai.vlm.job import Job
 from docai.vlm.prefix import BlockStore
 from docai.vlm.reading import Reading
+from docai.vlm.together import read_together, readable_together
 
 _SWEEP = 256  # ticks between which MLX may hoard freed memory, as in mlx-lm
 
@@ -29,13 +30,15 @@ class EngineLimits:
     `memory`: bytes beside the weights, of which a quarter at most is for the prefix cache; None is nine tenths of what
     there is. `rows`: requests that run at once (None: 32 on a GPU, 8 on a CPU); `waiting`: those that may wait.
     `steady`: what a request gets is the same to the bit whatever runs beside it: a step is always computed for `rows`
-    requests, free places included, and attention for each by itself.
+    requests, free places included, and attention for each by itself. `together`: short prompts are read in one pass,
+    where no prefix cache is kept (None: on a GPU; on a CPU it gains nothing).
     """
 
     rows: int | None = None
     waiting: int = 1024
     memory: int | None = None
     steady: bool = False
+    together: bool | None = None
 
     @property
     def most_rows(self) -> int:
@@ -48,6 +51,8 @@ class Scheduler:
     def __init__(self, runtime: Runtime, store: BlockStore, limits: EngineLimits) -> None:
         self._runtime, self._store = runtime, store
         self.rows, self._steady = limits.most_rows, limits.steady
+        together = on_gpu() if limits.together is None else limits.together
+        self._together = together and not (limits.steady or store.on)
         self._step = 2048 if on_gpu() else 512  # tokens of prompts that are read beside a step of the batches
         memory = limits.memory
         if memory is None:
@@ -125,12 +130,43 @@ class Scheduler:
         left, busy = self._step, bool(self._batches)
         while self._reading and left > 0:
             job = self._turn()
-            try:
-                left -= self._chunk(job, wait=not busy)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is about this job only
-                self._reading.remove(job)
-                job.fail(error)
-                job.release()
+            read = self._several(job, left, wait=not busy) if self._together else 0
+            left -= read or self._one(job, wait=not busy)
+
+    def _one(self, job: Job, *, wait: bool) -> int:
+        """Read the next chunk of a job; the number of its tokens."""
+        try:
+            return self._chunk(job, wait=wait)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is about this job only
+            self._give_up(job, error)
+            return 0
+
+    def _several(self, job: Job, left: int, *, wait: bool) -> int:
+        """Read a short prompt together with others; the number of tokens, 0 where there are no others."""
+        network, others = self._runtime.network, [other for other in self._reading if other is not job]
+        group = readable_together(network, job, others, left)
+        if len(group) < 2:
+            return 0
+        begun = [member for member in group if self._has_begun(member)]
+        try:
+            read_together(network, [member.reading for member in begun if member.reading is not None], wait=wait)
+        except Exception:  # noqa: BLE001 - whose fault it is shows when each is read by itself
+            return sum(self._one(member, wait=wait) for member in begun)
+        for member in begun:
+            self._one(member, wait=wait)
+        return len(begun) * max((len(member.request.ids) for member in begun), default=0)
+
+    def _has_begun(self, job: Job) -> bool:
+        try:
+            return bool(job.reading or self._begun(job))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is about this job only
+            self._give_up(job, error)
+            return False
+
+    def _give_up(self, job: Job, error: BaseException) -> None:
+        self._reading.remove(job)
+        job.fail(error)
+        job.release()
 
     def _turn(self) -> Job:
         """Whose prompt is read next: the oldest one, but between two chunks of a long one a short one has its turn."""

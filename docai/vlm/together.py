@@ -1,0 +1,92 @@
+"""Short prompts read in one pass. Regions of pages are many and small, and a pass over one of them is mostly launches.
+
+The prompts stand side by side from their first token on, and what the shorter ones lack is filled up behind them, where
+none of their tokens looks. Numbers may differ in their last bits from those of a prompt that is read by itself, so this
+is not done where blocks of prompts are kept or answers have to be the same in any company.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import mlx.core as mx
+import numpy as np
+
+from docai.vlm.job import Job
+from docai.vlm.network import Network, Prompt
+from docai.vlm.reading import Reading, cache_kind, new_caches
+
+
+def readable_together(network: Network, first: Job, others: Sequence[Job], most: int) -> list[Job]:
+    """The first job and those of the others with which it fits into a pass of `most` tokens, nearest lengths first."""
+    group = [first]
+    if not _short(network, first, most):
+        return group
+    alike = [job for job in others if _short(network, job, most) and _kind(network, job) == _kind(network, first)]
+    for job in sorted(alike, key=lambda job: abs(job.left - first.left)):
+        longest = max(member.left for member in (*group, job))
+        if longest * (len(group) + 1) <= most:
+            group.append(job)
+    return group
+
+
+def _short(network: Network, job: Job, most: int) -> bool:
+    windows = [layer.attention.window for layer in network.spec.decoder.layers]
+    windows.append(job.request.options.kv_window)
+    fits = job.left <= min([most, *(window for window in windows if window is not None)])
+    return fits and job.request.options.prefill_step is None and network.spec.image_mask is None and job.untouched
+
+
+def _kind(network: Network, job: Job) -> object:
+    return cache_kind(network, job.request)
+
+
+def read_together(network: Network, readings: Sequence[Reading], *, wait: bool) -> None:
+    """Read whole prompts, none of which has been begun to be read."""
+    prompts = [reading.whole for reading in readings]
+    lengths = [len(prompt) for prompt in prompts]
+    caches = new_caches(network, readings[0].options)
+    hidden = network.prefill(_side_by_side(prompts), caches)  # (B, L, D)
+    ends = hidden[mx.arange(len(readings)), mx.array(np.asarray(lengths) - 1)]
+    logits = network.decoder.logits(ends)  # (B, vocabulary)
+    for row, (reading, length) in enumerate(zip(readings, lengths, strict=True)):
+        for cache, shared in zip(reading.caches, caches, strict=True):
+            keys, values = ([a[row : row + 1, :, :length] for a in part] for part in shared.last(max(lengths)))
+            cache.fill(keys, values, length)
+        reading.finish(logits[row : row + 1], wait=wait)
+
+
+def _side_by_side(prompts: Sequence[Prompt]) -> Prompt:
+    """Prompts as one of several rows."""
+    longest = max(map(len, prompts))
+    placed = any(prompt.positions is not None for prompt in prompts)
+    levels = range(max(len(prompt.deepstack) for prompt in prompts))
+    return Prompt(
+        mx.concatenate([_filled(prompt.embeddings, longest, 1) for prompt in prompts]),
+        mx.concatenate([_positions(p, prompts, longest) for p in prompts], axis=1) if placed else None,
+        0,
+        deepstack=tuple(
+            mx.concatenate([_filled(_level(prompt, level), longest, 1) for prompt in prompts])
+            for level in range(levels)
+        ),
+        end=max(prompt.end for prompt in prompts),
+    )
+
+
+def _level(prompt: Prompt, level: int) -> mx.array:
+    return prompt.deepstack[level] if prompt.deepstack else mx.zeros_like(prompt.embeddings)
+
+
+def _positions(prompt: Prompt, prompts: Sequence[Prompt], longest: int) -> mx.array:
+    """(axes, 1, L); where a prompt has none of its own, its tokens count up along all axes."""
+    own = prompt.positions
+    if own is None:
+        axes = next(len(p.positions) for p in prompts if p.positions is not None)
+        return mx.broadcast_to(mx.arange(longest), (axes, 1, longest))
+    return _filled(own, longest, 2)
+
+
+def _filled(a: mx.array, length: int, axis: int) -> mx.array:
+    """Zeros behind, up to `length`."""
+    missing = length - a.shape[axis]
+    return mx.pad(a, [(0, missing if at == axis else 0) for at in range(a.ndim)]) if missing else a
