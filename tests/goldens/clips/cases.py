@@ -83,3 +83,19 @@ CLIPS = {  # even and odd, a single pair, growing and shrinking, smaller than a 
     "strip": Clip((20, 300), 30, 15.0, (0, 10, 19, 29)),
 }
 SAMPLED = [(90, 30.0, 2.0), (1000, 23.976, 2.0), (7, 25.0, 2.0), (3, 30.0, 1.0), (300, 29.97, 0.5), (41, 10.0, 1.5)]
+
+
+# --- positions of a prompt with an image and a clip: ids of the tokens that stand for them, and of the marks
+IMAGE, VIDEO, START, END = 95, 96, 93, 94
+IMAGE_GRID = (1, 8, 4)
+PER_SECOND = 2.0
+FAMILIES = {"qwen2_vl": "qwen2_vl", "qwen2_5_vl": "qwen2_vl", "qwen3_vl": "qwen3_vl"}  # family -> its case
+
+
+def prompt(family: str, grid: tuple[int, int, int]) -> list[int]:
+    """Words, the image, words, the clip (in stamped steps for Qwen3-VL), words."""
+    steps, step = grid[0], grid[1] * grid[2] // 4
+    whole = [START, *[VIDEO] * (steps * step), END]
+    stamped = [token for _ in range(steps) for token in (20, 21, START, *[VIDEO] * step, END)]
+    image = [START, *[IMAGE] * (IMAGE_GRID[1] * IMAGE_GRID[2] // 4), END]
+    return [5, 6, *image, 7, *(stamped if family == "qwen3_vl" else whole), 8, 9]

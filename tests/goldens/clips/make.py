@@ -12,7 +12,7 @@ import sys
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,19 @@ from transformers import utils
 from transformers.utils import import_utils
 from transformers.video_utils import VideoMetadata
 
-from tests.goldens.clips.cases import CASES, CLIPS, SAMPLED, Case, Clip
+from tests.goldens.clips.cases import (
+    CASES,
+    CLIPS,
+    FAMILIES,
+    IMAGE,
+    IMAGE_GRID,
+    PER_SECOND,
+    SAMPLED,
+    VIDEO,
+    Case,
+    Clip,
+    prompt,
+)
 from tests.goldens.processors.cases import summary
 
 HERE = Path(__file__).parent
@@ -96,6 +108,23 @@ def stamps(clip: Clip) -> np.ndarray:
     return np.array(Qwen3VLProcessor._calculate_timestamps(None, list(clip.places), clip.fps, 2))
 
 
+def positions(family: str, made: dict[str, Any]) -> np.ndarray:
+    """(3, L) of the prompt with a clip of which `made` is golden."""
+    module = import_module(f"transformers.models.{family}.modeling_{family}")
+    name = {"qwen2_vl": "Qwen2VLModel", "qwen2_5_vl": "Qwen2_5_VLModel", "qwen3_vl": "Qwen3VLModel"}[family]
+    kind = getattr(module, name)
+    vision = SimpleNamespace(spatial_merge_size=2, tokens_per_second=PER_SECOND)
+    model = SimpleNamespace(config=SimpleNamespace(vision_config=vision))
+    model.get_vision_position_ids = MethodType(kind.get_vision_position_ids, model)
+    ids = prompt(family, tuple(made["grid"]))
+    kinds = [[{IMAGE: 1, VIDEO: 2}.get(token, 0) for token in ids]]
+    found, _ = kind.get_rope_index(
+        model, torch.tensor([ids]), torch.tensor(kinds), torch.tensor([IMAGE_GRID]), torch.tensor([made["grid"]]),
+        second_per_grid_ts=torch.tensor([float(made["seconds"])]),
+    )  # fmt: skip
+    return found[:, 0].numpy().astype(np.int32)
+
+
 def main() -> None:
     """All cases into one file."""
     stand_in()
@@ -105,6 +134,10 @@ def main() -> None:
         for clip_name, clip in CLIPS.items():
             arrays |= {f"{name}/{clip_name}/{key}": value for key, value in golden(processor, clip).items()}
     arrays |= {f"stamps/{name}": stamps(clip) for name, clip in CLIPS.items()}
+    for family, case in FAMILIES.items():
+        for clip in CLIPS:
+            made = {key: arrays[f"{case}/{clip}/{key}"] for key in ("grid", "seconds")}
+            arrays[f"positions/{family}/{clip}"] = positions(family, made)
     sampler = reference(CASES["qwen3_vl"])
     for number, (total, fps, wanted) in enumerate(SAMPLED):
         arrays[f"sampled/{number}"] = sampler.sample_frames(VideoMetadata(total, fps), fps=wanted).astype(np.int32)
