@@ -136,9 +136,7 @@ def test_media_and_messages_have_to_agree(data: bytes) -> None:
 
 def test_frames_count_as_images(data: bytes, undecoded: list[int]) -> None:
     clips = [clip_of(data, most=4, name="a.mkv"), clip_of(data, most=3, name="b.mkv")]
-    message = (
-        "7 frames of a.mkv, b.mkv and 1 image are more than the 7 images allowed.*--video-max.*--max-images"
-    )
+    message = "7 frames of a.mkv, b.mkv and 1 image are more than the 7 images allowed.*--video-max.*--max-images"
     with pytest.raises(LimitExceeded, match=message):
         settled(GEMMA, [*clips, PICTURE], "video", "video", "image", most=7)
     assert undecoded == []

@@ -253,34 +253,37 @@ def sentence(frames: int) -> str:
 
 
 def _as_pictures(messages: Sequence[Message], media: Sequence[Medium]) -> Settled:
-    """Each clip as a sentence and its frames: within a message images come first, then clips, then the words."""
+    """Each clip as a sentence and its frames."""
     left = iter(media)
     turns: list[Message] = []
     taken: list[Medium] = []
     for message in messages:
         content = message.get("content")
-        if not isinstance(content, list):
-            turns.append(message)
-            continue
-        held = [(part, next(left, None)) for part in content if _kind(part)]
+        places = [part for part in content if _kind(part)] if isinstance(content, list) else []
+        held = [(part, next(left, None)) for part in places]
         _check_kinds(held)
-        if not any(isinstance(medium, Clip) for _, medium in held):
-            turns.append(message)
-            taken += [medium for _, medium in held if medium is not None]
-            continue
-        images = [(part, medium) for part, medium in held if isinstance(medium, Picture)]
-        words = [part for part in content if not _kind(part)]
-        parts: list[Any] = [part for part, _ in images]
-        taken += [medium for _, medium in images]
-        for _, clip in held:
-            if isinstance(clip, Clip):
-                pictures = clip.pictures()
-                parts += [{"type": "text", "text": sentence(len(pictures))}, *({"type": "image"} for _ in pictures)]
-                taken += pictures
-        turns.append({**message, "content": [*parts, *words]})
+        own = [medium for _, medium in held if medium is not None]
+        if any(isinstance(medium, Clip) for medium in own):
+            message, own = _in_frames(message, own)
+        turns.append(message)
+        taken += own
     if next(left, None) is not None:
         raise UsageError(f"{len(media)} images and videos came with the messages, which have fewer places for them")
     return Settled(turns, taken)
+
+
+def _in_frames(message: Message, media: Sequence[Medium]) -> tuple[Message, list[Medium]]:
+    """A message with clips, and its pictures: images come first, then the clips, each by its frames, then the words."""
+    content: list[Any] = message["content"]
+    parts = [part for part in content if _kind(part) == "image"]
+    taken: list[Medium] = [medium for medium in media if isinstance(medium, Picture)]
+    for clip in media:
+        if isinstance(clip, Clip):
+            pictures = clip.pictures()
+            parts += [{"type": "text", "text": sentence(len(pictures))}, *({"type": "image"} for _ in pictures)]
+            taken += pictures
+    words = [part for part in content if not _kind(part)]
+    return {**message, "content": [*parts, *words]}, taken
 
 
 def _kind(part: Any) -> str:
