@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from docai.vlm.prefix import BlockStore
 from docai.vlm.reading import Reading
 from docai.vlm.together import read_together, readable_together
 
+_LOG = logging.getLogger(__name__)
 _SWEEP = 256  # ticks between which MLX may hoard freed memory, as in mlx-lm
 
 
@@ -150,7 +152,8 @@ class Scheduler:
         begun = [member for member in group if self._has_begun(member)]
         try:
             read_together(network, [member.reading for member in begun if member.reading is not None], wait=wait)
-        except Exception:  # noqa: BLE001 - whose fault it is shows when each is read by itself
+        except Exception as error:  # noqa: BLE001 - whose fault it is shows when each is read by itself
+            _LOG.warning("%d prompts could not be read together, each is read by itself: %r", len(begun), error)
             return sum(self._one(member, wait=wait) for member in begun)
         for member in begun:
             self._one(member, wait=wait)
@@ -221,6 +224,7 @@ class Scheduler:
 
     def _rescue(self, batch: Batch, error: BaseException, more: Sequence[Job]) -> None:
         """Have all jobs of a batch begin again, each by itself; one that fails by itself has failed."""
+        _LOG.warning("a step of %d requests failed, each goes on by itself: %r", len(batch.running), error)
         self._batches = {kind: other for kind, other in self._batches.items() if other is not batch}
         for job in dict.fromkeys([*batch.running, *more]):
             job.release()

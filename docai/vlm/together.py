@@ -66,8 +66,7 @@ def _side_by_side(prompts: Sequence[Prompt]) -> Prompt:
         mx.concatenate([_positions(p, prompts, longest) for p in prompts], axis=1) if placed else None,
         0,
         deepstack=tuple(
-            mx.concatenate([_filled(_level(prompt, level), longest, 1) for prompt in prompts])
-            for level in range(levels)
+            mx.concatenate([_filled(_level(prompt, level), longest, 1) for prompt in prompts]) for level in levels
         ),
         end=max(prompt.end for prompt in prompts),
     )
