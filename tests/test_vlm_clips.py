@@ -16,12 +16,14 @@ pytest.importorskip("mlx.core")
 from docai.errors import InputError, LimitExceeded, UsageError
 from docai.render.clip import Video
 from docai.vlm.clips import Clip, clip_of, medium_of, question_of, refusal, sentence, settle
-from docai.vlm.families import Family, family_of
+from docai.vlm.families import FAMILIES, Family, family_of
 from docai.vlm.model import Model, open_model
 from docai.vlm.pictures import Picture, picture_of
 from docai.vlm.request import GenerationOptions
 from tests.clips import barred, counted, number_of
 from tests.tiny_checkpoint import tiny_falcon, tiny_llama, tiny_qwen2_vl
+from tests.tiny_documents import tiny_got
+from tests.tiny_encdec import tiny_florence2, tiny_nemotron
 
 PICTURE = barred(9)
 
@@ -169,10 +171,24 @@ def test_families_that_take_no_video_say_so_in_one_line(
 
 def test_models_refuse_what_their_family_refuses(tmp_path: Path, data: bytes) -> None:
     clip = clip_of(data, name="a.mkv")
-    for make, why in ((tiny_llama, "no vision tower"), (tiny_falcon, "one picture at a time")):
+    makers = {
+        tiny_llama: "no vision tower",
+        tiny_falcon: "one picture at a time",
+        tiny_florence2: "one image at a time",
+        tiny_nemotron: "one image at a time",
+        tiny_got: "one picture at a time",
+    }
+    for make, why in makers.items():
         model = open_model(str(make(tmp_path / make.__name__)))
-        with pytest.raises(UsageError, match=why):
+        with pytest.raises(UsageError, match=f"^a.mkv: model .* takes no video: .*{why}$"):
             model.generate("What?", [clip])
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_a_family_that_sees_videos_says_how_they_are_written(kind: str) -> None:
+    family = family_of({"model_type": kind.partition("+")[0]})
+    assert (family.videos is None) == (family.prompt.clips is None)
+    assert not (family.videos and refusal(family, sees=True))
 
 
 def test_numbers_of_frames_that_are_none_are_refused(data: bytes) -> None:
