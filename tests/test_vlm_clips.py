@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from docai.vlm.model import Model, open_model
 from docai.vlm.pictures import Picture, picture_of
 from docai.vlm.request import GenerationOptions
 from tests.clips import barred, counted, number_of
-from tests.tiny_checkpoint import tiny_falcon, tiny_llama, tiny_qwen2_vl
+from tests.tiny_checkpoint import tiny_falcon, tiny_llama, tiny_qwen2_vl, tiny_qwen3_vl
 from tests.tiny_documents import tiny_got
 from tests.tiny_encdec import tiny_florence2, tiny_nemotron
 
@@ -224,6 +225,15 @@ def test_a_clip_takes_its_tokens_and_its_turn(native: Model, data: bytes) -> Non
     pads = [native.tokenizer.token_id(f"<|{kind}_pad|>") for kind in ("image", "video")]
     assert [ids.count(pad) for pad in pads] == [still.tokens, moving.tokens]
     assert ids.index(pads[0]) < ids.index(pads[1])
+
+
+def test_times_are_written_where_the_family_reads_them(tmp_path: Path, data: bytes) -> None:
+    model = open_model(str(tiny_qwen3_vl(tmp_path / "three")))
+    clip = clip_of(data, fps=1)
+    request = model.request([question_of(1, "What?", 1)], [PICTURE, clip], GenerationOptions())
+    text = model.tokenizer.decode(request.ids, skip_special=False)
+    assert re.findall(r"<(\d+\.\d) seconds><\|vision_start\|>", text) == ["0.6", "3.0", "4.9"]
+    assert model.generate("What?", [clip, PICTURE], max_tokens=3).usage.prompt == len(request.ids)
 
 
 def test_the_same_frames_are_a_hit(native: Model, data: bytes, undecoded: list[int]) -> None:

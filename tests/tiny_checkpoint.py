@@ -12,7 +12,7 @@ import tokenizers
 from safetensors.numpy import save_file
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
 
-from tests.parity.recipes import QWEN_2_VISION, mrope
+from tests.parity.recipes import QWEN_2_VISION, QWEN_3_VISION, mrope
 from tests.parity.weights import tensors
 
 TEXTS = (
@@ -72,6 +72,18 @@ def tiny_qwen2_vl(folder: Path, *, text_only: bool = False, **config: Any) -> Pa
     }
     prepare = {"patch_size": 4, "merge_size": 2, "temporal_patch_size": 2, "min_pixels": 256, "max_pixels": 128 * 128}
     clips = {**prepare, "max_pixels": 64 * 64}
+    files = {"preprocessor_config.json": prepare, "video_preprocessor_config.json": clips}
+    return _written(folder, whole, backend, files)
+
+
+def tiny_qwen3_vl(folder: Path) -> Path:
+    """A model that reads the times of a video."""
+    backend = _tokenizer()
+    text = {**TEXT, "head_dim": 16, "rope_parameters": mrope(4, 2, 2, interleaved=True)}
+    ids = {f"{kind}_token_id": backend.token_to_id(f"<|{kind}_pad|>") for kind in ("image", "video")}
+    whole = {"model_type": "qwen3_vl", "text_config": text, "vision_config": QWEN_3_VISION, **ids}
+    prepare = {"patch_size": 4, "merge_size": 2, "min_pixels": 256, "max_pixels": 64 * 64}
+    clips = {"patch_size": 4, "size": {"shortest_edge": 256, "longest_edge": 6 * 48 * 64}}
     files = {"preprocessor_config.json": prepare, "video_preprocessor_config.json": clips}
     return _written(folder, whole, backend, files)
 
