@@ -193,8 +193,9 @@ class Source:
             try:
                 return self._worker.call(request, parts, seconds=seconds)
             except Forgotten:
-                self._open()
-                return self._worker.call(request, parts, seconds=seconds)
+                with self._worker.alone:  # others, who open documents of their own, could make it forget this one again
+                    self._open()
+                    return self._worker.call(request, parts, seconds=seconds)
         except InputError as error:
             raise type(error)(f"{self.name}, {place}: {error}") from error
 

@@ -50,6 +50,11 @@ class Worker:
         self._calls = 0
         self.generation = 0  # changes whenever a new process starts
 
+    @property
+    def alone(self) -> threading.RLock:
+        """To be held over calls between which no other may come."""
+        return self._lock
+
     def call(self, request: dict[str, Any], parts: wire.Parts = (), *, seconds: float) -> Answer:
         """Send a request and wait for its answer.
 

@@ -76,8 +76,8 @@ def question_of(
     tenant = (owner, request.headers.get("x-apc-tenant", ""))
     client = owner or (request.client.host if request.client else "")
     return Question(
-        talk.messages, talk.pictures, options, template=template, tools=tools, client=client, tenant=tenant,
-        sources=talk.sources,
+        talk.messages, talk.media, options, template=template, tools=tools, client=client, tenant=tenant,
+        most_images=desk_of(request).options.max_images, sources=talk.sources,
     )  # fmt: skip
 
 
@@ -160,7 +160,7 @@ async def answering(
             try:
                 for asked in several or [_seeded(question, number) for number in range(count)]:
                     tickets.append(await desk.models.ask(offered, asked))  # noqa: PERF401 - to be cancelled, if one fails
-                desk.metrics.count("images_total", len(question.pictures))
+                desk.metrics.count("images_total", len(question.media))
                 yield answers
             finally:
                 answers.cancel()

@@ -227,6 +227,11 @@ class _Among:
         self._tickets: list[Ticket] = []
         self._stopped = False
 
+    @property
+    def at_once(self) -> int:
+        """How many questions are best asked before the first answer is there."""
+        return min(self._engine.rows, self._desk.options.max_queue_depth)
+
     def answer(self, messages: Any, images: Any, options: GenerationOptions, **how: Any) -> Ticket:
         """As a model's own."""
         if self._stopped or self._engine.waiting >= self._desk.options.max_queue_depth:

@@ -67,7 +67,7 @@ async def delete(number: str, request: Request) -> Response:
 
 @router.get("/v1/files/{number}/url")
 async def url(number: str, request: Request) -> Response:
-    """An address of a file, good for a day, that needs no key: requests may name it as the address of a document."""
+    """An address of a file, good for a day: requests may name it as the address of a document, whatever their key."""
     known = _known(request, number)
     return reply({"url": desk_of(request).media.address_of(known.id, str(request.base_url))})
 

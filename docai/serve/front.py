@@ -30,6 +30,7 @@ _BODY_SILENCE = 15.0  # seconds without a byte of a body
 _BODY_SECONDS = 300.0
 _SEND_SECONDS = 60.0  # that a client may take for what it is sent before it counts as gone
 _JSON = ("application/json", "multipart/form-data", "")
+_OPEN = 256  # requests at once, beside those that wait for something
 _BODIES_AT_ONCE = 8  # requests of the largest size whose bodies may be in memory at the same time
 
 
@@ -55,6 +56,10 @@ class Front:
             await self._http(scope, receive, send)
         finally:
             self.open -= 1
+
+    def _check_room(self) -> None:
+        if self.open > _OPEN + 8 * self._options.max_queue_depth:
+            raise ApiError(503, "too many requests at once; try again later", code="overloaded", retry_after=5)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         started, headers = time.perf_counter(), Headers(scope=scope)
@@ -87,6 +92,7 @@ class Front:
     def _admit(self, scope: Scope, headers: Headers) -> None:
         """Raise ApiError for what is not let in."""
         self._check_origin(headers)
+        self._check_room()
         path = scope["path"]
         if path not in OPEN and not path.startswith("/web/"):
             scope["state"]["owner"] = self._owner(headers)

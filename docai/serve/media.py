@@ -123,7 +123,7 @@ class Media:
     # --- files of this server
 
     def address_of(self, number: str, base: str) -> str:
-        """The address of an uploaded file, good for a day. It leads to the content without a key."""
+        """The address of an uploaded file, good for a day. It leads to the content whatever the key."""
         expires = int(time.time()) + _SIGNED
         query = urlencode({"expires": expires, "signature": self._signature(number, expires)})
         return f"{base.rstrip('/')}/v1/files/{number}/content?{query}"

@@ -15,15 +15,15 @@ from docai.serve.media import Content, Media
 from docai.serve.options import ServeOptions
 from docai.serve.schemas import Message
 from docai.tasks.options import PictureOptions, parse_pages
+from docai.tasks.pictures import is_movie
 
 if TYPE_CHECKING:
-    from docai.render.document import Source
-    from docai.vlm.pictures import Picture
+    from docai.serve.models import Closes
+    from docai.vlm.clips import Medium
 
 _NOT_TAKEN = {
     "input_audio": "audio is not taken by any model here",
     "audio": "audio is not taken by any model here",
-    "video_url": "videos are not taken over HTTP; send frames as images",
 }
 
 
@@ -32,8 +32,8 @@ class Conversation:
     """What a model is to read. `sources` are the open documents of the pictures."""
 
     messages: list[dict[str, Any]] = field(default_factory=list)
-    pictures: list[Picture] = field(default_factory=list)
-    sources: list[Source] = field(default_factory=list)
+    media: list[Medium] = field(default_factory=list)
+    sources: list[Closes] = field(default_factory=list)
 
     def close(self) -> None:
         for source in self.sources:
@@ -79,6 +79,8 @@ class Reader:
                 return [{"type": "text", "text": text}]
             case "image_url" | "input_image":
                 return self._pictures(self._image(part, place), place, None)
+            case "video_url":
+                return self._video(part, place)
             case "file" | "input_file":
                 return self._file(part, place)
             case str() if kind in _NOT_TAKEN:
@@ -93,6 +95,29 @@ class Reader:
         if not isinstance(url, str):
             raise _wrong(place, 'expected {"image_url": {"url": ...}}')
         return self._media.get(url, place)
+
+    def _video(self, part: dict[str, Any], place: str) -> list[dict[str, Any]]:
+        """A video, of which so many frames a second are looked at. How many are shown is the model's matter."""
+        from docai.vlm.clips import clip_of
+
+        said = part.get("video_url")
+        url = said.get("url") if isinstance(said, dict) else said
+        rate = (said.get("fps") if isinstance(said, dict) else None) or part.get("fps") or self._options.video_fps
+        if not isinstance(url, str):
+            raise _wrong(place, 'expected {"video_url": {"url": ...}}')
+        if not isinstance(rate, int | float) or isinstance(rate, bool) or not 0.001 <= rate <= 1000:
+            raise _wrong(place, "fps: expected a number of frames a second")
+        content = self._media.get(url, place)
+        file = InputFile(None, None, content.name, content.data)
+        try:
+            if not is_movie(file):
+                raise _wrong(place, "expected a video; this is none")
+            clip = clip_of(file, fps=rate, most=self._options.video_max_frames, limits=self._options.limits)
+            self._talk.sources.append(clip.video)
+        except DocaiError as error:
+            raise _placed(error, place) from error
+        self._talk.media.append(clip)
+        return [{"type": "video"}]
 
     def _file(self, part: dict[str, Any], place: str) -> list[dict[str, Any]]:
         said = part.get("file") if isinstance(part.get("file"), dict) else part
@@ -124,17 +149,15 @@ class Reader:
             source = open_document(file, limits=self._options.limits)
             self._talk.sources.append(source)
             chosen = range(source.page_count) if pages is None else parse_pages(pages, source.page_count)
-            if len(self._talk.pictures) + len(chosen) > self._options.max_images:
+            if len(self._talk.media) + len(chosen) > self._options.max_images:
                 raise ApiError(
                     413, f"more than the {self._options.max_images} images allowed (--max-images)",
                     code="too_many_images", param=place,
                 )  # fmt: skip
             seen = pictures_of(source, chosen, bytes_key(content.data), PictureOptions().dpi)
         except DocaiError as error:
-            told = translated(error)
-            told.param = place
-            raise told from error
-        self._talk.pictures += seen
+            raise _placed(error, place) from error
+        self._talk.media += seen
         return [{"type": "image"} for _ in seen]
 
 
@@ -151,6 +174,12 @@ def _call(call: dict[str, Any], place: str) -> dict[str, Any]:
         except orjson.JSONDecodeError:
             raise _wrong(place, "arguments: expected JSON") from None
     return {"id": str(call.get("id", "")), "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _placed(error: DocaiError, place: str) -> ApiError:
+    told = translated(error)
+    told.param = place
+    return told
 
 
 def _wrong(place: str, message: str) -> ApiError:

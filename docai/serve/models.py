@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from docai.errors import DocaiError, LimitExceeded
 from docai.serve.errors import ApiError, busy, translated
@@ -24,13 +24,19 @@ from docai.vlm.request import Answering, Generation, GenerationOptions, Piece
 from docai.vlm.ticket import Outlet, Ticket
 
 if TYPE_CHECKING:
-    from docai.render.document import Source
+    from docai.vlm.clips import Medium
     from docai.vlm.engine import Engine
     from docai.vlm.model import Model
-    from docai.vlm.pictures import Picture
+    from docai.vlm.request import Answering
 
 LOG = logging.getLogger("docai.serve")
 _SWEEP = 1.0  # seconds between two looks for models that nobody asks
+
+
+class Closes(Protocol):
+    """Something open."""
+
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +44,14 @@ class Question:
     """What a model is asked. Requests of one `client` go in order; what was read is shared within a `tenant` only."""
 
     messages: Sequence[Mapping[str, Any]]
-    pictures: Sequence[Picture]
+    media: Sequence[Medium]
     options: GenerationOptions
     template: bool = True
     tools: Sequence[Mapping[str, Any]] | None = None
     client: str = ""
     tenant: Hashable = ""
-    sources: Sequence[Source] = ()  # of the pictures; closed once these have been decoded
+    most_images: int | None = None
+    sources: Sequence[Closes] = ()  # of the pictures; closed once these have been decoded
 
     def close(self) -> None:
         for source in self.sources:
@@ -123,23 +130,20 @@ class Models:
             except DocaiError as error:
                 LOG.error("%s: %s", offered.name, error)
                 raise translated(error) from error
-            if hasattr(model, "runtime"):
-                offered.engine = self._engine(model)
+            offered.engine = getattr(model, "engine", None)  # encoder-decoder models answer one by one, without
             model.name = offered.name  # where it lies is not for clients
             offered.model = model
             LOG.info("%s: loaded in %.1f s", offered.name, time.monotonic() - started)
 
     def _loaded(self, source: str) -> Model:
-        size, offline = self._options.vision_cache_size, self._options.offline
-        return load(source, dtype=self._options.dtype, offline=offline, feature_cache=size, prefix_cache=0)
-
-    def _engine(self, model: Model) -> Engine:
-        from docai.vlm.engine import Engine
-        from docai.vlm.prefix import BlockStore
-        from docai.vlm.scheduler import EngineLimits
-
-        limits = EngineLimits(waiting=2 * self._options.max_queue_depth)  # ours is checked first, and says 503
-        return Engine(model.runtime, store=BlockStore(self._options.prefix_cache << 20), limits=limits)
+        chosen = self._options
+        return load(
+            source,
+            dtype=chosen.dtype,
+            offline=chosen.offline,
+            feature_cache=chosen.vision_cache_size,
+            prefix_cache=chosen.prefix_cache,
+        )
 
     async def _make_room(self) -> None:
         """Let go of models until one more may be loaded. Raises ApiError 503 where all of them are asked something."""
@@ -230,7 +234,12 @@ class Models:
         asked = question
         try:
             return model.request(
-                asked.messages, asked.pictures, asked.options, template=asked.template, tools=asked.tools
+                asked.messages,
+                asked.media,
+                asked.options,
+                template=asked.template,
+                tools=asked.tools,
+                most_images=asked.most_images,
             )
         finally:
             asked.close()
@@ -275,7 +284,7 @@ class _Alone:
         self.begun = True
         asked = self._question
         stream = self._model.answer(
-            asked.messages, asked.pictures, asked.options, template=asked.template, tools=asked.tools
+            asked.messages, asked.media, asked.options, template=asked.template, tools=asked.tools
         )
         self._stream = stream
         texts: list[str] = []

@@ -46,6 +46,8 @@ class ServeOptions:
     max_queue_depth: int = option(32, "Most requests that wait, for each model and for pages.", least=1)
     max_images: int = option(16, "Most images of a request, pages of documents included.", least=1)
     vision_cache_size: int = option(20, "Images whose features are kept, for each model; 0 is none.", least=0)
+    video_fps: float = option(2.0, "Frames a second of videos that are looked at.", least=0.001)
+    video_max_frames: int = option(16, "Most frames of a video that a model is shown.", least=1)
     prefix_cache: int = option(256, "Megabytes for what was read of prompts, for each model; 0 is none.", least=0)
     max_body: int = option(100 << 20, "Largest request, in bytes.", least=1024)
     max_bytes: int = option(100 << 20, "Largest file, in bytes.", least=1)

@@ -2,18 +2,61 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import sys
 from types import FrameType
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from docai.errors import ExitCode, OutputError
 from docai.serve.app import make_app
 from docai.serve.options import ServeOptions
 
 LOG = logging.getLogger("docai.serve")
+HEAD_SECONDS = 15.0  # that the head of a request may take
+_CONNECTIONS = 1024
+
+
+class Protocol(H11Protocol):
+    """HTTP that does not wait for ever for the head of a request, nor holds any number of connections."""
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > _CONNECTIONS:
+            transport.abort()
+            return
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget()
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        """Wait for the rest of a head that has not come as a whole."""
+        if self.conn.their_state is not h11.IDLE:
+            self._forget()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(HEAD_SECONDS, self._late)
+
+    def _forget(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _late(self) -> None:
+        self._timer = None
+        if self.conn.their_state is h11.IDLE and (self.cycle is None or self.cycle.response_complete):
+            self.transport.close()
 
 
 class Server(uvicorn.Server):
@@ -48,7 +91,7 @@ def config_of(app: object, options: ServeOptions) -> uvicorn.Config:
     """How uvicorn is to run an application."""
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
-        http="h11",
+        http=Protocol,
         ws="none",
         lifespan="on",
         log_config=None,
