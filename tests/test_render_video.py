@@ -45,6 +45,17 @@ def test_a_frame_comes_from_the_key_frame_before_it() -> None:
     assert shown(video, [59, 1, 31]) == [59, 1, 31]
 
 
+def test_small_frames_are_those_and_leave_the_others_alone() -> None:
+    video = open_video(counted(60, container="mp4", g="30", bf="3"))
+    numbers = list(range(0, 60, 5))
+    small = video.thumbs(numbers)
+    found = [number_of(np.repeat(thumb[..., None], 3, axis=2)) for thumb in small]
+    assert found == numbers
+    assert shown(video, [56, 57, 3, 58]) == [56, 57, 3, 58]
+    assert len(video.thumbs(numbers[6:])) == 6
+    assert shown(video, [57, 31, 32]) == [57, 31, 32]
+
+
 def test_times_are_those_of_the_file_where_the_rate_varies() -> None:
     at = [0, 3, 4, 50, 51, 52, 140, 300]
     for container in ("mp4", "matroska"):

@@ -76,6 +76,7 @@ class VideoFile:
         self._decoder: Iterator[Any] = iter(())
         self._held: Any = None  # the frame decoded last
         self._stamped = True  # whether frames say when they are shown
+        self._wanted: int | None = None  # frames before it need not be decoded unless others are made from them
         self.timeline = self._timeline()
         self._check_length(self.timeline.seconds)
 
@@ -224,7 +225,7 @@ class VideoFile:
 
     def _frame(self, index: int) -> Any:
         """The frame shown at that place of the timeline."""
-        wanted = int(self.timeline.pts[index])
+        self._wanted = wanted = int(self.timeline.pts[index])
         if self._held is None or self._held.pts > wanted or self._worth_a_seek(index):
             self._seek(wanted)
         while self._held is None or self._held.pts < wanted:
@@ -282,12 +283,18 @@ class VideoFile:
             try:
                 packet = self._next(packets)
                 ended = packet is None
+                self._stream.codec_context.skip_frame = "NONREF" if self._is_early(packet) else "DEFAULT"
                 frames = self._stream.codec_context.decode(packet)  # None empties the decoder
             except MemoryError:
                 raise
             except (self._av.error.FFmpegError, ValueError):
                 continue
             yield from frames
+
+    def _is_early(self, packet: Any) -> bool:
+        """Whether a packet's frame is shown before the one that is wanted."""
+        told = packet is not None and packet.pts is not None and self._stamped and self._wanted is not None
+        return bool(told and packet.pts < self._wanted)
 
     def _next(self, packets: Iterator[Any]) -> Any:
         """The next packet; None at the end, which is where a file that is damaged cannot be read further."""
