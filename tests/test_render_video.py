@@ -13,7 +13,7 @@ import pytest
 from docai.errors import DependencyMissing, InputError, LimitExceeded
 from docai.render.clip import Video, open_video
 from docai.render.document import open_document
-from docai.render.inputs import check_kind
+from docai.render.inputs import check_kind, is_video
 from docai.render.sampling import even, frame_count, new_pictures, scenes
 from docai.render.video import VideoFile
 from docai.render.worker import shared_worker
@@ -191,6 +191,17 @@ def test_too_many_pictures_are_refused() -> None:
 def test_what_is_no_video_is_said_in_one_line(data: bytes, error: str) -> None:
     with pytest.raises(InputError, match=f"^talk.mp4: .*{error}[^\n]*$"):
         open_document(data, name="talk.mp4")
+
+
+def test_pictures_are_no_videos() -> None:
+    gif = bytearray(b"GIF89a" + bytes(1018))
+    gif[188] = 0x47
+    for head in (bytes(gif), b"\0\0\0\x18ftypheic" + bytes(64), b"\0\0\0\x18ftypavif", b"RIFF\0\0\0\0WEBPVP8 ", b""):
+        assert not is_video(head)
+    stream = (b"\x47" + bytes(187)) * 6
+    timed = (bytes(4) + b"\x47" + bytes(187)) * 6
+    for head in (stream[:1024], timed[:1024], b"\0\0\0\x18ftypqt  ", b"RIFF\0\0\0\0AVI LIST", b"\0\0\0\x08wide"):
+        assert is_video(head)
 
 
 def test_text_that_is_called_a_video_is_none(tmp_path: Path) -> None:

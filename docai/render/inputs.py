@@ -170,8 +170,18 @@ def is_video(head: bytes) -> bool:
     box, brand = head[4:8], head[8:12].lower()
     if box == b"ftyp":
         return not brand.startswith(_PICTURE_BRANDS)
-    transport = len(head) > 188 and head[0] == head[188] == 0x47  # MPEG transport stream: packets of 188 bytes
-    return box in _MOVIE_ATOMS or transport or any(head[at:].startswith(mark) for at, mark in _VIDEO_MARKS)
+    return (
+        box in _MOVIE_ATOMS
+        or any(head[at:].startswith(mark) for at, mark in _VIDEO_MARKS)
+        or _is_transport(head)
+        or _is_transport(head[4:], 192)  # as cameras and discs have it, with a time before each packet
+    )
+
+
+def _is_transport(head: bytes, packet: int = 188) -> bool:
+    """Whether this is an MPEG transport stream: packets that begin with 0x47, four or more of them."""
+    starts = head[::packet]
+    return len(starts) > 3 and set(starts) == {0x47}
 
 
 def check_kind(head: bytes, name: str) -> Kind:
