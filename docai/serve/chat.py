@@ -12,6 +12,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from docai.serve import single
 from docai.serve.answers import (
     Answers,
     Part,
@@ -132,11 +133,23 @@ def manner_in(asked: ChatRequest, answers: Answers) -> Manner | None:
 
 def settled(request: Request, asked: ChatRequest, question: Question) -> Question:
     """The question to a loaded model: special tokens are kept where calls of tools begin with one."""
-    model = desk_of(request).models.find(asked.model).model
+    offered = desk_of(request).models.find(asked.model)
+    model = offered.model
+    if model is not None and offered.engine is None:
+        single.check(asked.messages, question)
+        return replace(question, options=single.plain(question.options))
     if model is None or not tools_of(asked) or forced_of(asked):
         return question
     special = manner_of(model.tokenizer.chat_template).special
     return replace(question, options=replace(question.options, special_tokens=special)) if special else question
+
+
+async def beside(answers: Answers, question: Question, whole: Generation) -> dict[str, Any]:
+    """What belongs into a message beside its text, of models that answer about one picture."""
+    model = answers.offered.model
+    if model is None or answers.offered.engine is not None:
+        return {}
+    return await answers.desk.by_hand(single.told, model, question, whole)
 
 
 class _Chat:
@@ -152,20 +165,22 @@ class _Chat:
             question = settled(request, self._asked, question)
             async with answering(request, self._asked.model, question, self._asked.n) as answers:
                 wholes = await answers.whole()
+                more = [await beside(answers, question, whole) for whole in wholes]
                 manner = manner_in(self._asked, answers)
                 said = {
                     **self._head,
                     "object": "chat.completion",
                     "model": answers.offered.name,
-                    "choices": [self._choice(index, whole, manner) for index, whole in enumerate(wholes)],
+                    "choices": [self._choice(index, whole, manner, more[index]) for index, whole in enumerate(wholes)],
                     "usage": usage_of(wholes),
                     "system_fingerprint": None,
                 }
         return reply(said)
 
-    def _choice(self, index: int, answer: Generation, manner: Manner | None) -> dict[str, Any]:
+    def _choice(self, index: int, answer: Generation, manner: Manner | None, more: dict[str, Any]) -> dict[str, Any]:
         text, calls = _divided(answer.text, manner)
         message: dict[str, Any] = {"role": "assistant", "content": text or (None if calls else ""), "refusal": None}
+        message |= more
         if answer.thinking:
             message["reasoning_content"] = answer.thinking
         if calls:
@@ -189,7 +204,10 @@ class _Chat:
                     yield self._chunk(answers, [{"index": index, "delta": delta, "finish_reason": None}])
                 async with contextlib.aclosing(answers.parts()) as parts:
                     async for part in parts:
+                        more = {} if part.whole is None else await beside(answers, question, part.whole)
                         for choice in shapes[part.index].take(part):
+                            if choice["finish_reason"]:
+                                choice["delta"] |= more
                             yield self._chunk(answers, [choice])
                         wholes += [part.whole] if part.whole is not None else []
                 if self._asked.stream_options and self._asked.stream_options.include_usage:
