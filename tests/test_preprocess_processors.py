@@ -12,10 +12,12 @@ import pytest
 from docai.errors import CheckpointError, InputError
 from docai.preprocess.inputs import ImageInput, Pixels
 from docai.preprocess.processors import (
+    BoundedImages,
     ClampedImages,
     FittedImages,
     GrownImages,
     PackedImages,
+    SplitImages,
     StretchedImages,
     TiledImages,
     cutting,
@@ -56,6 +58,14 @@ def whole_picture(image: ImageInput, patch: int, merge: int) -> Pixels:
     return blocks.transpose(0, 2, 5, 1, 3, 6, 4).reshape(1, height * patch, width * patch, 3)
 
 
+def row_by_row(image: ImageInput, merge: int) -> Pixels:
+    """The patches of all parts of an image, of each row by row."""
+    sizes = [h * w for _, h, w in image.grids]
+    parts = zip(image.grids, np.split(image.pixels, np.cumsum(sizes)[:-1]), strict=True)
+    blocks = [part.reshape(h // merge, w // merge, merge, merge, -1).swapaxes(1, 2) for (_, h, w), part in parts]
+    return np.concatenate([block.reshape(-1, image.pixels.shape[-1]) for block in blocks])
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_values_are_those_of_the_reference(name: str) -> None:
     case = CASES[name]
@@ -70,6 +80,9 @@ def test_values_are_those_of_the_reference(name: str) -> None:
                 pixels = whole_picture(image, processor.patch, processor.merge)
             if isinstance(processor, ClampedImages):
                 pixels = from_grid(image, processor.patch)
+            if isinstance(processor, BoundedImages | SplitImages):
+                pixels = row_by_row(image, getattr(processor, "merge", 1))
+                assert [grid[1:] for grid in image.grids] == [tuple(grid) for grid in golden[f"{key}/grids"]], key
             assert pixels.shape == tuple(golden[f"{key}/shape"]), key
             np.testing.assert_allclose(summary(pixels), golden[f"{key}/values"], rtol=0, atol=TOLERANCE, err_msg=key)
             if isinstance(processor, PackedImages | ClampedImages | GrownImages):

@@ -14,7 +14,7 @@ from docai.checkpoint.checkpoint import Checkpoint
 from docai.errors import CheckpointError, UsageError
 from docai.preprocess.inputs import ImageInput
 from docai.vlm.families import FAMILIES, family_of
-from docai.vlm.prompt import Framed, PromptSpec, Rows, encode, expand, render
+from docai.vlm.prompt import Framed, PromptSpec, Rows, Tiles, encode, expand, render
 from docai.vlm.tokenizer import Tokenizer
 from tests.goldens.processors import cases as pictures
 from tests.goldens.prompts.cases import CASES, CONVERSATIONS, GEMMA, ONE, PIXTRAL, QWEN, Case, config_files
@@ -243,3 +243,13 @@ def test_images_that_no_vocabulary_has_stand_between_texts_that_are_encoded_each
     assert ids == [*words.encode("ab"), -200, -200, *after, -200, -200, -200]
     with pytest.raises(UsageError, match="2 times"):
         encode("<image><image>", [seen(2)], words, spec)
+
+
+def test_tiles_stand_behind_their_rows_and_columns() -> None:
+    expansion = Tiles("<s>", "</s>", "<r{}c{}>", "<all>")
+    assert expansion("x", seen(3, (1, 2, 6))) == "<s>xxx</s>"
+    extra = {"tiles": np.array((1, 2)), "grids": np.array([(1, 2, 4), (1, 2, 4), (1, 2, 2)])}
+    tiled = ImageInput(np.zeros((20, 1), np.float32), 5, extra=extra)
+    assert expansion("x", tiled) == "<s><r1c1>xx<r1c2>xx<all>x</s>"
+    bare = ImageInput(np.zeros((16, 1), np.float32), 4, extra={**extra, "grids": extra["grids"][:2]})
+    assert expansion("x", bare) == "<s><r1c1>xx<r1c2>xx</s>"

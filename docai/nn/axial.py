@@ -35,6 +35,10 @@ class AxialRope:
         both = np.dstack([across, down]) if self.alternating else np.hstack([down, across])
         return both.reshape(len(rows), -1).astype(np.float32)
 
+    def turn(self, rows: NDArray[np.int32], columns: NDArray[np.int32], width: int) -> Turn:
+        """For patches in these rows and columns, and heads of this width."""
+        return Turn.by(self.angles(rows, columns, width), neighbours=self.alternating)
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:

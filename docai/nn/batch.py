@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import mlx.core as mx
 import numpy as np
 
-from docai.nn.cache import Arrays, Cache, FullCache, QuantizedCache, RotatingCache, Rounding
+from docai.nn.cache import Arrays, Cache, ConvCache, FullCache, QuantizedCache, RotatingCache, Rounding
 from docai.nn.mask import Mask
 from docai.nn.scores import Scoring, attend, attend_quantized
 
@@ -219,9 +219,31 @@ class BatchQuantizedCache(BatchCache):
         return attend_quantized(q, k, v, scoring, mask)
 
 
+class BatchConvCache(BatchCache):
+    """The last rows of each place, as in `ConvCache`; steps are of one token."""
+
+    def rows(self, x: mx.array) -> mx.array:
+        """Take in a row of each place (B, 1, D); it and the kernel - 1 before it, (B, kernel, D), zeros if none."""
+        assert x.shape[1] == 1, "steps of one token"
+        assert self._ring is not None, "as many rows as the kernel is long"
+        self._grow(1)
+        keys, values = mx.split(x[:, None], 2, axis=-1)  # (B, 1, 1, D/2) each
+        self._keys, self._values = self._put(self._keys, [keys]), self._put(self._values, [values])
+        at = self._places.offsets[:, None] + mx.arange(1 - self._ring, 1)  # (B, kernel)
+        both = mx.concatenate([self._keys[0][:, 0], self._values[0][:, 0]], axis=-1)  # (B, columns, D)
+        found = mx.take_along_axis(both, (at % self._ring)[..., None], axis=1)
+        return mx.where((at >= 0)[..., None], found, mx.zeros_like(found))
+
+    def mask(self, length: int, window: int | None, blocks: mx.array | None = None) -> Mask:
+        """A convolution sees what it sees."""
+        return None
+
+
 def batch_cache(cache: Cache, places: Places, *, apart: bool = False) -> BatchCache:
     """The cache of a batch of requests that have caches such as this one."""
     match cache:
+        case ConvCache():
+            return BatchConvCache(places, cache.window, apart=apart)
         case RotatingCache():
             return BatchCache(places, cache.window, apart=apart)
         case QuantizedCache():

@@ -17,7 +17,7 @@ from docai.nn.segments import Run, runs
 
 Grid = tuple[int, int, int]
 Ids = NDArray[np.int32]
-Resampling = Literal["bilinear", "bicubic"]
+Resampling = Literal["bilinear", "bicubic", "smooth"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +85,8 @@ def _windows(height: int, width: int, window: int) -> tuple[NDArray[np.intp], ND
 def interpolated(
     grid: Grid, side: int, kind: Resampling = "bilinear"
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Matrices (h, side) and (w, side) that sample a square table: bilinearly, corner on corner, or bicubically."""
-    samples = _samples if kind == "bilinear" else _cubic_samples
+    """Matrices (h, side) and (w, side) that sample a square table: bilinearly, corner on corner, or in another way."""
+    samples = {"bilinear": _samples, "bicubic": _cubic_samples, "smooth": _smooth_samples}[kind]
     return samples(grid[1], side), samples(grid[2], side)
 
 
@@ -105,6 +105,14 @@ def _cubic_samples(length: int, side: int) -> NDArray[np.float32]:
     out = np.zeros((length, side), np.float32)
     np.add.at(out, (np.arange(length)[:, None], taps.clip(0, side - 1)), np.where(d < 1, near, far))
     return out
+
+
+def _smooth_samples(length: int, side: int) -> NDArray[np.float32]:
+    """As torch's `interpolate` does it bilinearly: edge on edge, with antialiasing where the table is the larger."""
+    scale = np.float32(side / length)
+    at = (np.arange(length, dtype=np.float32) + np.float32(0.5)) * scale - np.float32(0.5)
+    out = np.clip(1 - np.abs(at[:, None] - np.arange(side, dtype=np.float32)) / max(scale, 1), 0, None)
+    return (out / out.sum(axis=1, keepdims=True)).astype(np.float32)
 
 
 def split(grids: Iterable[Grid]) -> Iterator[slice]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ import mlx.core as mx
 import mlx.nn as nn
 import numpy as np
 
-from docai.nn.axial import AxialRope, Turn
+from docai.nn.axial import AxialRope
 from docai.nn.grids import Grid, Resampling, in_blocks, interpolated, layout
 from docai.nn.linear import joined
 from docai.nn.mlp import Mlp, MlpSpec
@@ -40,7 +40,7 @@ class PackedVitSpec:
     norm_eps: float = 1e-6
     patch_bias: bool = False
     attention_bias: bool = True
-    rope: AxialRope = field(default_factory=AxialRope)
+    rope: AxialRope | None = field(default_factory=AxialRope)
     positions: int = 0
     resampling: Resampling = "bilinear"
     window: int = 0
@@ -58,6 +58,13 @@ class PackedVitSpec:
     def patch_values(self) -> int:
         """Numbers in a flattened patch: (channels, frames, patch, patch)."""
         return self.channels * self.frames * self.patch**2
+
+
+Turning = Callable[[mx.array], mx.array]  # (N, heads, d) -> the same
+
+
+def _unturned(x: mx.array) -> mx.array:
+    return x
 
 
 class Encoded(NamedTuple):
@@ -84,7 +91,7 @@ class PackedAttention(nn.Module):
             self.qkv = one
             del self.q, self.k, self.v
 
-    def __call__(self, x: mx.array, turn: Turn, segments: Sequence[Run]) -> mx.array:
+    def __call__(self, x: mx.array, turn: Turning, segments: Sequence[Run]) -> mx.array:
         """x (N, D) -> (N, D)"""
         parts = mx.split(self.qkv(x), 3, axis=-1) if "qkv" in self else [layer(x) for layer in (self.q, self.k, self.v)]
         q, k, v = (a.reshape(len(x), self._heads, -1) for a in parts)  # (N, heads, d)
@@ -101,7 +108,7 @@ class PackedBlock(nn.Module):
         self.norm2 = norm(spec.norm, spec.hidden, spec.norm_eps)
         self.mlp = Mlp(spec.hidden, spec.mlp)
 
-    def __call__(self, x: mx.array, turn: Turn, segments: Sequence[Run]) -> mx.array:
+    def __call__(self, x: mx.array, turn: Turning, segments: Sequence[Run]) -> mx.array:
         x = x + self.attn(self.norm1(x), turn, segments)
         return x + self.mlp(self.norm2(x))
 
@@ -131,8 +138,7 @@ class PackedVit(nn.Module):
         """patches (N, channels * frames * patch * patch) of images with these grids -> their rows, in their order."""
         spec = self._spec
         plan = layout(grids, spec.merge, spec.window)
-        angles = spec.rope.angles(plan.rows, plan.columns, spec.head_dim)
-        turn = Turn.by(angles, neighbours=spec.rope.alternating)
+        turn = _unturned if spec.rope is None else spec.rope.turn(plan.rows, plan.columns, spec.head_dim)
         x = self._embedded(patches, grids)
         x = x if plan.order is None else x[mx.array(plan.order)]
         back = None if plan.back is None else mx.array(plan.back)

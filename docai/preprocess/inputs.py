@@ -30,6 +30,14 @@ class ImageInput:
     extra: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
 
     @property
+    def grids(self) -> list[tuple[int, int, int]]:
+        """The grid of each part of a packed image, of which most have one: `extra["grids"]` has those of others."""
+        if "grids" in self.extra:
+            return [(int(t), int(h), int(w)) for t, h, w in self.extra["grids"]]
+        assert self.grid is not None, "a packed tower needs the grid of its patches"
+        return [self.grid]
+
+    @property
     def is_clip(self) -> bool:
         return "stamps" in self.extra
 

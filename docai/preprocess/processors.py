@@ -12,7 +12,7 @@ from docai.errors import InputError
 from docai.preprocess.inputs import ImageInput, ImageProcessor, Pixels, Rgb
 from docai.preprocess.normalize import Normalization
 from docai.preprocess.patches import flat_patches, grid_patches
-from docai.preprocess.resample import BICUBIC, resize
+from docai.preprocess.resample import BICUBIC, BILINEAR, resize
 from docai.preprocess.sizes import (
     Size,
     best_resolution,
@@ -20,6 +20,7 @@ from docai.preprocess.sizes import (
     fit_within,
     grown,
     longest_edge,
+    scaled_to_patches,
     shrunk,
     smart_resize,
     unpadded,
@@ -92,6 +93,67 @@ class GrownImages:
                 f"reads at most {self.most_side}; crop it or make it smaller"
             )
         return _packed(self.normalize(resize(resize(rgb, size, self.how), whole, self.how)), self.patch, self.merge, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedImages:
+    """Native resolution with a number of patches within bounds; a token for each of them (Phi-4 with SigLIP 2)."""
+
+    normalize: Normalization
+    patch: int
+    least_patches: int
+    most_patches: int
+    how: Image.Resampling = BILINEAR
+
+    def __call__(self, rgb: Rgb) -> ImageInput:
+        """Patches (N, patch * patch * 3) in (p, p, C) order, row by row, and their grid (1, h, w)."""
+        height, width = grown(_size(rgb), self.patch)
+        count = height * width // self.patch**2
+        if not self.least_patches <= count <= self.most_patches:
+            most = self.most_patches if count > self.most_patches else self.least_patches
+            height, width = scaled_to_patches(_size(rgb), self.patch, most)
+        return _by_pixels(self.normalize(resize(rgb, (height, width), self.how)), self.patch, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitImages:
+    """Native resolution with tokens within bounds; a larger picture in tiles, and whole beside them (LFM2-VL).
+
+    It is larger with more than `tolerance` times as many tokens.
+    """
+
+    normalize: Normalization
+    patch: int
+    merge: int
+    least_tokens: int
+    most_tokens: int
+    tile: int
+    cuts: Cuts | None
+    tolerance: float = 2.0
+    whole: bool = True
+    how: Image.Resampling = BILINEAR
+
+    def __call__(self, rgb: Rgb) -> ImageInput:
+        """Patches (N, patch * patch * 3) in (p, p, C) order, in merge x merge blocks, and their grid (1, h, w).
+
+        extra, of a picture in tiles: `tiles` (rows, columns), and `grids` of each of its parts, the whole one last.
+        """
+        block = self.patch * self.merge
+        rounded = [max(self.patch, round(side / block) * block) for side in _size(rgb)]
+        size = smart_resize(_size(rgb), block, least=self.least_tokens * block**2, most=self.most_tokens * block**2)
+        if self.cuts is None or math.prod(rounded) <= self.most_tokens * block**2 * self.tolerance:
+            return self._part(resize(rgb, size, self.how))
+        rows, columns = self.cuts.grid(_size(rgb), self.tile)
+        tiles = split_tiles(resize(rgb, (rows * self.tile, columns * self.tile), self.how), self.tile)
+        parts = [self._part(part) for part in (*tiles, *([resize(rgb, size, self.how)] if self.whole else []))]
+        return ImageInput(
+            np.concatenate([part.pixels for part in parts]),
+            sum(part.tokens for part in parts),
+            extra={"tiles": np.array((rows, columns)), "grids": np.array([part.grid for part in parts])},
+        )
+
+    def _part(self, rgb: Rgb) -> ImageInput:
+        return _by_pixels(self.normalize(rgb), self.patch, self.merge)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +262,13 @@ def _size(rgb: Rgb) -> Size:
     return rgb.shape[0], rgb.shape[1]
 
 
+def _by_pixels(pixels: Pixels, patch: int, merge: int) -> ImageInput:
+    """As `_packed`, with the three colours of a pixel side by side."""
+    packed = _packed(pixels, patch, merge, 1)
+    rows = packed.pixels.reshape(len(packed.pixels), 3, -1).swapaxes(1, 2).reshape(len(packed.pixels), -1)
+    return replace(packed, pixels=rows)
+
+
 def _packed(pixels: Pixels, patch: int, merge: int, temporal: int) -> ImageInput:
     height, width = pixels.shape[0] // patch, pixels.shape[1] // patch
     rows = flat_patches(pixels[None], patch, temporal=temporal, merge=merge)
@@ -219,6 +288,12 @@ def within(processor: ImageProcessor, tokens: int) -> ImageProcessor:
         return replace(processor, edge=min(processor.edge, math.isqrt(tokens) * side))
     if isinstance(processor, GrownImages):
         return replace(processor, most_tokens=tokens)
+    if isinstance(processor, BoundedImages):
+        most = min(processor.most_patches, tokens)
+        return replace(processor, most_patches=most, least_patches=min(processor.least_patches, most))
+    if isinstance(processor, SplitImages):
+        most = min(processor.most_tokens, tokens)
+        return replace(processor, most_tokens=most, least_tokens=min(processor.least_tokens, most), cuts=None)
     return processor
 
 

@@ -52,6 +52,21 @@ def clamped(size: Size, least: int, most: int) -> Size:
     return height, width
 
 
+def scaled_to_patches(size: Size, patch: int, most: int) -> Size:
+    """The largest sides of whole patches, each rounded up, of which there are at most `most` (SigLIP 2's rule)."""
+    small, large = 1e-6, 100.0
+    while large - small >= 1e-5:
+        middle = (small + large) / 2
+        height, width = _whole_patches(size, patch, middle)
+        small, large = (middle, large) if height * width <= most * patch**2 else (small, middle)
+    return _whole_patches(size, patch, small)
+
+
+def _whole_patches(size: Size, patch: int, scale: float) -> Size:
+    height, width = (max(1, math.ceil(side * scale / patch)) * patch for side in size)
+    return height, width
+
+
 def shortest_edge(size: Size, edge: int) -> Size:
     """The shorter side becomes `edge`, the other follows (cut, not rounded: torchvision's rule)."""
     height, width = size

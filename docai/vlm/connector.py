@@ -46,6 +46,7 @@ class MergerSpec:
     hidden: int | None = None
     gated: bool = False
     by_lines: bool = False
+    bias: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +105,9 @@ class Merge(nn.Module):
         if spec.norm:
             self.norm = norm(spec.norm, wide if norm_joined else spec.dims, spec.norm_eps)
         if spec.gated:
-            self.gate = nn.Linear(wide, spec.hidden or wide)
-        self.up = nn.Linear(wide, spec.hidden or wide)
-        self.down = nn.Linear(spec.hidden or wide, spec.out)
+            self.gate = nn.Linear(wide, spec.hidden or wide, bias=spec.bias)
+        self.up = nn.Linear(wide, spec.hidden or wide, bias=spec.bias)
+        self.down = nn.Linear(spec.hidden or wide, spec.out, bias=spec.bias)
         self._wide, self._norm_joined = wide, norm_joined
         self._activation = ACTIVATIONS[spec.activation]
 

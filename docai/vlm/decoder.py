@@ -8,13 +8,14 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from docai.nn.attention import Attention, AttentionSpec
-from docai.nn.cache import Cache, FullCache, LayerCache, QuantizedCache, RotatingCache, Rounding
+from docai.nn.cache import Cache, ConvCache, FullCache, LayerCache, QuantizedCache, RotatingCache, Rounding
 from docai.nn.golden import Golden, GoldenAttention, GoldenAttentionSpec
 from docai.nn.mask import Mask
 from docai.nn.mlp import Mlp, MlpSpec
 from docai.nn.moe import Moe, MoeSpec
 from docai.nn.norm import BareRms, norm
 from docai.nn.rope import Rope, RopeSpec, Rotation
+from docai.nn.short_conv import ShortConv, ShortConvSpec
 from docai.vlm.spec import DecoderSpec, LayerSpec
 
 
@@ -64,7 +65,9 @@ def _mlp(spec: MlpSpec | MoeSpec, whole: DecoderSpec) -> Mlp | Moe:
     return Mlp(whole.dims, spec) if isinstance(spec, MlpSpec) else Moe(whole.dims, spec)
 
 
-def _attention(spec: AttentionSpec, whole: DecoderSpec) -> Attention:
+def _attention(spec: AttentionSpec, whole: DecoderSpec) -> Attention | ShortConv:
+    if isinstance(spec, ShortConvSpec):
+        return ShortConv(whole.dims, spec)
     if isinstance(spec, GoldenAttentionSpec):
         return GoldenAttention(whole.dims, spec)
     return Attention(whole.dims, spec, whole.norm_eps)
@@ -107,10 +110,10 @@ class Decoder(nn.Module):
         `rounding`, or `bits` for short, is for layers that see everything, `dense_last` leaves the last of those out.
         """
         rounding = Rounding(bits, bits) if bits else rounding
-        windows = [layer.attention.window for layer in self._spec.layers]
-        whole = [number for number, window in enumerate(windows) if window is None]
+        layers = [layer.attention for layer in self._spec.layers]
+        whole = [number for number, layer in enumerate(layers) if layer.window is None]
         dense = whole[-1:] if dense_last else []
-        return [_cache(window, None if number in dense else rounding) for number, window in enumerate(windows)]
+        return [_cache(layer, None if number in dense else rounding) for number, layer in enumerate(layers)]
 
     def embedded(self, tokens: mx.array) -> mx.array:
         """(B, L) -> (B, L, D)"""
@@ -165,9 +168,9 @@ def _ropes(spec: DecoderSpec) -> list[RopeSpec]:
     return list(dict.fromkeys(layer.attention.rope for layer in spec.layers if layer.attention.rope is not None))
 
 
-def _cache(window: int | None, rounding: Rounding | None) -> Cache:
-    if window is not None:
-        return RotatingCache(window)
+def _cache(spec: AttentionSpec, rounding: Rounding | None) -> Cache:
+    if spec.window is not None:
+        return ConvCache(spec.window) if isinstance(spec, ShortConvSpec) else RotatingCache(spec.window)
     return FullCache() if rounding is None else QuantizedCache(rounding)
 
 

@@ -25,11 +25,13 @@ from docai.preprocess.normalize import (
     Normalization,
 )
 from docai.preprocess.processors import (
+    BoundedImages,
     ClampedImages,
     CroppedImages,
     FittedImages,
     GrownImages,
     PackedImages,
+    SplitImages,
     StretchedImages,
     TiledImages,
 )
@@ -41,6 +43,7 @@ __all__ = [
     "ImageInput",
     "ImageProcessor",
     "Images",
+    "bounded_images",
     "canvas_images",
     "cut_images",
     "falcon_images",
@@ -52,6 +55,7 @@ __all__ = [
     "preprocessor_config",
     "qwen_images",
     "siglip_images",
+    "split_images",
     "tiled_images",
 ]
 
@@ -261,6 +265,50 @@ def locate_images(*, patch: int = 14, merge: int = 2, most: int = 25_600) -> Ima
     return _checked(build)
 
 
+def bounded_images(*, patch: int = 16, least: int = 256, most: int = 3600) -> Images:
+    """Phi-4 with SigLIP 2, whose config.json has the bounds."""
+
+    def build(prep: Prep, config: Config) -> ImageProcessor:
+        vision = config.get("vision_config") or {}
+        return BoundedImages(
+            _normalization(prep, HALF, HALF),
+            patch=prep.get("patch_size") or vision.get("patch_size") or patch,
+            least_patches=prep.get("min_num_patches") or config.get("min_num_patches") or least,
+            most_patches=prep.get("max_num_patches") or config.get("max_num_patches") or most,
+            how=_resampling(prep, BILINEAR),
+        )
+
+    return _checked(build)
+
+
+def split_images(*, patch: int = 16, merge: int = 2, tile: int = 512, least: int = 64, most: int = 256) -> Images:
+    """LFM2-VL: native resolution, tiles of large pictures and the whole of them."""
+
+    def build(prep: Prep, config: Config) -> ImageProcessor:
+        def said(name: str, default: Any) -> Any:
+            value = prep.get(name)
+            value = config.get(name) if value is None else value
+            return default if value is None else value
+
+        cuts = Cuts(said("min_tiles", 2), said("max_tiles", 10))
+        if not 1 <= cuts.least <= cuts.most <= MOST_CUTS:
+            raise ValueError(f"min_tiles {cuts.least} and max_tiles {cuts.most} are not from 1 to {MOST_CUTS}")
+        return SplitImages(
+            _normalization(prep, HALF, HALF),
+            patch=said("encoder_patch_size", patch),
+            merge=said("downsample_factor", merge),
+            least_tokens=said("min_image_tokens", least),
+            most_tokens=said("max_image_tokens", most),
+            tile=said("tile_size", tile),
+            cuts=cuts if said("do_image_splitting", True) and cuts.most > 1 else None,
+            tolerance=float(said("max_pixels_tolerance", 2.0)),
+            whole=bool(said("use_thumbnail", True)),
+            how=_resampling(prep, BILINEAR),
+        )
+
+    return _checked(build)
+
+
 def cut_images(
     *,
     edge: int = 1024,
@@ -319,7 +367,7 @@ def _checked(build: Images) -> Images:
 
 def _numbers(processor: ImageProcessor) -> Iterator[tuple[str, Any]]:
     """Every size of a processor, with the name of its field."""
-    plain = {"normalize", "how", "square", "pan", "cuts", "cut", "most_tokens"}
+    plain = {"normalize", "how", "square", "pan", "cuts", "cut", "most_tokens", "tolerance", "whole"}
     for name in (field.name for field in fields(processor) if field.name not in plain):  # type: ignore[arg-type]
         value = getattr(processor, name)
         for number in np.ravel(value).tolist() if isinstance(value, tuple) else (value,):

@@ -88,6 +88,30 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True)
+class Tiles:
+    """A run between two marks or, of a picture in tiles, one for each, behind the marks of its row and column.
+
+    `whole` stands before that of the whole picture, if it is there (LFM2-VL).
+    """
+
+    before: str
+    after: str
+    tile: str
+    whole: str
+
+    def __call__(self, token: str, image: ImageInput) -> str:
+        """The text of one image."""
+        if "tiles" not in image.extra:
+            return f"{self.before}{token * image.tokens}{self.after}"
+        rows, columns = (int(number) for number in image.extra["tiles"])
+        merged = sum(h * w for _, h, w in image.grids) // image.tokens
+        runs = [token * (h * w // merged) for _, h, w in image.grids]
+        marks = [self.tile.format(row, column) for row in range(1, rows + 1) for column in range(1, columns + 1)]
+        parts = [mark + one for mark, one in zip((*marks, self.whole), runs, strict=False)]
+        return f"{self.before}{''.join(parts)}{self.after}"
+
+
+@dataclass(frozen=True, slots=True)
 class Rows:
     """A run for each row of patches, a mark after each row and another after the last (Pixtral, Mistral 3)."""
 

@@ -48,8 +48,7 @@ class PackedTower(PackedVit):
         return [self._seen(image) for image in images]
 
     def _seen(self, image: ImageInput) -> Seen:
-        assert image.grid is not None, "a packed tower needs the grid of its patches"
-        encoded = self.encode(mx.array(image.pixels), [image.grid])
+        encoded = self.encode(mx.array(image.pixels), image.grids)
         return Seen(encoded.rows, encoded.taps)
 
 
@@ -95,7 +94,7 @@ def seen_together(tower: nn.Module, images: Sequence[ImageInput]) -> list[Seen]:
     pixels = mx.array(np.concatenate([image.pixels for image in images]))
     if isinstance(tower, FixedTower):
         return [Seen(rows) for rows in mx.split(tower.encode(pixels), len(images))]
-    encoded = tower.encode(pixels, [image.grid for image in images if image.grid is not None])
+    encoded = tower.encode(pixels, [grid for image in images for grid in image.grids])
     taps = [mx.split(tap, len(images)) for tap in encoded.taps]
     rows = mx.split(encoded.rows, len(images))
     return [Seen(own, tuple(tap[number] for tap in taps)) for number, own in enumerate(rows)]

@@ -135,6 +135,25 @@ def moonvit(recipe: Recipe) -> dict[str, np.ndarray]:
     }
 
 
+def naflex(recipe: Recipe) -> dict[str, np.ndarray]:
+    """Patches of all parts of all images row by row, (parts, most, p * p * 3), which of them count, and the grids."""
+    parts: list[np.ndarray] = []
+    grids: list[tuple[int, int]] = []
+    for image, values in zip(recipe.images, all_pixels(recipe), strict=True):
+        own = [grid[1:] for grid in image.extra.get("grids", [image.grid])]
+        side = isqrt(sum(h * w for h, w in own) // image.tokens)  # of a block of patches that gives a token
+        for (h, w), patches in zip(own, np.split(values, np.cumsum([h * w for h, w in own])[:-1]), strict=True):
+            blocks = patches.reshape(h // side, w // side, side, side, -1)
+            parts.append(blocks.swapaxes(1, 2).reshape(h * w, -1))
+            grids.append((h, w))
+    most = max(len(part) for part in parts)
+    return {
+        "pixel_values": np.stack([np.pad(part, [(0, most - len(part)), (0, 0)]) for part in parts]),
+        "pixel_attention_mask": np.array([[int(n < len(part)) for n in range(most)] for part in parts]),
+        "spatial_shapes": np.array(grids),
+    }
+
+
 def falcon(recipe: Recipe) -> dict[str, np.ndarray]:
     """One picture (1, H, W, 3) put together of its patches, whose numbers are in (p, p, 3) order, and its grid."""
     (image,), (patches,) = recipe.images, all_pixels(recipe)
@@ -166,6 +185,7 @@ FEEDS: dict[str, Callable[[Recipe], dict[str, np.ndarray]]] = {
     "fitted": fitted,
     "falcon": falcon,
     "moonvit": moonvit,
+    "naflex": naflex,
     "prefix": prefix,
     "marked": marked,
 }
@@ -300,6 +320,24 @@ def mend_cohere_vision(model: Any) -> None:
     model.lm_head.register_forward_hook(lambda _, __, logits: logits * scale)
 
 
+def mend_phi4_siglip(model: Any) -> None:
+    """mlx-vlm 0.7.10 resamples SigLIP 2's positions bicubically, and puts an image in the place of one token.
+
+    transformers resamples them linearly, with antialiasing, as does mlx-vlm under LFM2-VL.
+    """
+    import mlx.core as mx
+    from mlx_vlm.models.lfm2_vl.vision import VisionEmbeddings
+
+    embeddings = model.vision_tower.vision_tower.vision_model.embeddings
+    type(embeddings).resize_positional_embeddings = staticmethod(VisionEmbeddings.resize_positional_embeddings)
+
+    def placed(rows: list[Any], x: Any, ids: Any) -> Any:
+        x[0, mx.array(np.flatnonzero(np.array(ids[0]) < 0))] = mx.concatenate(rows)
+        return x
+
+    type(model)._prepare_inputs_for_multimodal = staticmethod(placed)
+
+
 def mend_llava_bunny(model: Any) -> None:
     """mlx-vlm 0.7.10 wants 729 rows of an image, whatever the config says, in the place of one token.
 
@@ -329,6 +367,7 @@ MENDED: dict[str, Callable[[Any], None]] = {
     "Cohere2VisionForConditionalGeneration": mend_cohere_vision,
     "falcon_ocr": mend_falcon_ocr,
     "llava_bunny": mend_llava_bunny,
+    "phi4_siglip": mend_phi4_siglip,
     "locateanything": mend_locateanything,
     "qwen3_vl_moe": mend_qwen3_vl_moe,
 }

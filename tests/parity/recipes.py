@@ -8,7 +8,7 @@ are not square, the hidden size is not twice an expert's, sequences are longer t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -367,6 +367,42 @@ FIXED = (
     ),
 )  # fmt: skip
 
+# --- SigLIP 2 over pictures of any size, and convolutions: a picture of two parts, and one of one
+NAFLEX_VIT = {**SIGLIP_VIT, "model_type": "siglip2_vision_model", "num_patches": 25, "vision_use_head": False}
+LFM_TEXT = {
+    **{k: v for k, v in TEXT.items() if k != "head_dim"}, "model_type": "lfm2", "num_hidden_layers": 3,
+    "layer_types": ["conv", "full_attention", "conv"], "block_auto_adjust_ff_dim": False, "conv_L_cache": 3,
+    "tie_word_embeddings": True, "rope_parameters": {"rope_type": "default", "rope_theta": 1000.0},
+}  # fmt: skip
+LFM_MLX = {
+    "model_type": "lfm2-vl", "vision_config": NAFLEX_VIT, "image_token_index": 95, "projector_hidden_size": 40,
+    "downsample_factor": 2,
+    "text_config": {
+        **{k: v for k, v in LFM_TEXT.items() if k not in ("rope_parameters", "layer_types")}, "rope_theta": 1000.0,
+        "block_dim": 32, "block_ff_dim": 48, "full_attn_idxs": [1],
+    },
+}  # fmt: skip
+LFM = Recipe(
+    "lfm2_vl", "transformers:Lfm2VlForConditionalGeneration",
+    {"text_config": LFM_TEXT, "vision_config": NAFLEX_VIT, "image_token_id": 95, "projector_hidden_size": 40},
+    (5, 6, *(95,) * 6, 7, *(95,) * 2, 8, *(95,) * 15, *WORDS),
+    (
+        Image((32, 48), 8, extra={"grids": [[1, 4, 6], [1, 4, 2]]}),
+        Image((60, 48), 15, (1, 6, 10)),
+    ),
+    "naflex",
+    variants={"mlx": Variant(OLDER, LFM_MLX, channels_last=True, mlx="lfm2_vl")},
+)  # fmt: skip
+LFM_BARE = replace(
+    LFM, name="lfm2_vl-bare", variants={}, seed=2,
+    config={
+        **LFM.config, "projector_use_layernorm": False, "projector_bias": False,
+        "text_config": {
+            **LFM_TEXT, "conv_bias": True, "conv_L_cache": 4, "block_auto_adjust_ff_dim": True, "block_multiple_of": 20,
+        },
+    },
+)  # fmt: skip
+
 # --- families that only mlx-vlm has
 JP_VIT = {**SIGLIP_VIT, "layer_norm_eps": 1e-5}  # mlx-vlm norms the last rows with this, whatever the config says
 JP_TEXT = {**LLAMA_TEXT, "rope_theta": 500.0}
@@ -407,7 +443,24 @@ def bunny_recipe(name: str, kind: str, *, bias: bool) -> Recipe:
     return Recipe(name, "mlx_vlm:llava_bunny", config, tokens, (PICTURE,), "pictures", variants=variants)
 
 
+PUBLISHED_PHI_4 = replace(PUBLISHED_BUNNY, renames=PUBLISHED_BUNNY.renames[1:], channels_first=False)
+PHI_4 = {
+    "model_type": "phi4-siglip", **BUNNY_TEXT, "rms_norm_eps": 1e-5, "mm_hidden_size": 32, "mm_vision_select_layer": -2,
+    "vision_config": {
+        **{k: v for k, v in SMALL_VIT.items() if k != "image_size"}, "model_type": "siglip2_vision_model",
+        "num_patches": 16,
+    },
+}  # fmt: skip
 ONLY_MLX = (
+    Recipe(
+        "phi4_siglip",
+        "mlx_vlm:phi4_siglip",
+        PHI_4,
+        (5, *(-200,) * 10, 8, 9, *WORDS),
+        (Image((10, 48), 10, (1, 2, 5)),),
+        "naflex",
+        variants={"published": PUBLISHED_PHI_4},
+    ),
     bunny_recipe("llava_bunny", "llava-qwen2", bias=True),
     bunny_recipe("llava_bunny-llama", "bunny-llama", bias=False),
     jp_recipe("llmjpvl", JP_TEXT),
@@ -526,6 +579,8 @@ RECIPES: tuple[Recipe, ...] = (
     ),
     *QWEN_VL,
     *FIXED,
+    LFM,
+    LFM_BARE,
     *ONLY_MLX,
     Recipe(
         "falcon_ocr", "mlx_vlm:falcon_ocr", {"model_type": "falcon_ocr", **FALCON}, FALCON_PROMPT,

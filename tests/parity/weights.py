@@ -60,7 +60,7 @@ def as_variant(
             continue
         if alternating and re.search(alternating, name):
             value = value.reshape(2, -1, value.shape[-1]).swapaxes(0, 1).reshape(value.shape)
-        is_convolution = value.ndim > 3 and not name.endswith("pos_embed")
+        is_convolution = (value.ndim > 3 and not name.endswith("pos_embed")) or name.endswith("conv.conv.weight")
         if is_convolution and (channels_last or channels_first):
             value = np.moveaxis(value, 1, -1) if channels_last else np.moveaxis(value, -1, 1)
         out[name] = value

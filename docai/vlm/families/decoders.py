@@ -17,6 +17,7 @@ from docai.nn.attention import AttentionSpec
 from docai.nn.mlp import MlpSpec
 from docai.nn.moe import MoeSpec
 from docai.nn.rope import LinearScaling, Llama3Scaling, LongScaling, RopeSpec, Scaling, YarnScaling
+from docai.nn.short_conv import ShortConvSpec
 from docai.vlm.config import Config
 from docai.vlm.spec import DecoderSpec, LayerSpec
 
@@ -43,6 +44,11 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "mistral": {
         **_LLAMA, "intermediate_size": 14_336, "num_key_value_heads": 8, "max_position_embeddings": 131_072,
         "sliding_window": 4096,
+    },
+    "lfm2": {
+        **_LLAMA, "vocab_size": 65_536, "hidden_size": 2560, "intermediate_size": 12_288, "num_key_value_heads": 8,
+        "max_position_embeddings": 128_000, "rope_theta": 1e6, "norm_eps": 1e-5, "tie_word_embeddings": True,
+        "conv_bias": False, "conv_L_cache": 3, "block_multiple_of": 256, "block_auto_adjust_ff_dim": True,
     },
     "phi3": {
         **_LLAMA, "vocab_size": 32_064, "hidden_size": 3072, "intermediate_size": 8192, "rms_norm_eps": 1e-5,
@@ -80,7 +86,8 @@ def decoder_spec(config: Config, kind: str | None = None) -> DecoderSpec:
     config = config.with_defaults(DEFAULTS[kind])
     makers: dict[str, Callable[[Config], DecoderSpec]] = {
         "cohere2": _cohere_2, "cohere_compass_text": _cohere_compass, "gemma": _gemma, "gemma2": _gemma_2,
-        "gemma3_text": _gemma_3, "phi3": _phi_3, "qwen2": _qwen_2, "qwen3": _qwen_3, "qwen3_moe": _qwen_3,
+        "gemma3_text": _gemma_3, "lfm2": _lfm_2, "phi3": _phi_3, "qwen2": _qwen_2, "qwen3": _qwen_3,
+        "qwen3_moe": _qwen_3,
     }  # fmt: skip
     return makers.get(kind, _llama)(config)
 
@@ -192,6 +199,28 @@ def _parallel(config: Config, layers: list[AttentionSpec]) -> DecoderSpec:
     mlp = MlpSpec(config["intermediate_size"], config["hidden_act"])
     spec = _decoder(config, [LayerSpec(attention, mlp, parallel=True) for attention in layers])
     return replace(spec, norm="layer", norm_eps=config["layer_norm_eps"], logit_scale=config.get("logit_scale", 1.0))
+
+
+def _lfm_2(config: Config) -> DecoderSpec:
+    """Attention in some layers, short convolutions in the others."""
+    dims, count = config["hidden_size"], config["num_hidden_layers"]
+    attended = config.get("full_attn_idxs", range(count))
+    kinds = config.get("layer_types") or ["full_attention" if n in attended else "conv" for n in range(count)]
+    mlp = MlpSpec(_lfm_2_width(config), "silu")
+    attention = _attention(config, head_norm=True)
+    mixers = {"conv": ShortConvSpec.of(dims, config["conv_L_cache"], bias=config["conv_bias"])}
+    spec = _decoder(config, [LayerSpec(mixers.get(kind, attention), mlp) for kind in kinds])
+    tied = config.get("tie_embedding", config["tie_word_embeddings"])  # the first files call it so
+    return replace(spec, norm_eps=config["norm_eps"], tied=tied)
+
+
+def _lfm_2_width(config: Config) -> int:
+    """The width of feed-forward blocks, which is said before two thirds of it are taken and rounded up."""
+    width: int = config.get("block_ff_dim", config["intermediate_size"])
+    if not config["block_auto_adjust_ff_dim"]:
+        return width
+    width = int(config.get("block_ffn_dim_multiplier", 1.0) * int(2 * width / 3))
+    return -(-width // config["block_multiple_of"]) * config["block_multiple_of"]
 
 
 def _gelu(config: Config) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from docai.checkpoint.dialect import renames
 from docai.vlm.config import Config
 from docai.vlm.connector import ProjectorSpec
 from docai.vlm.families import Family
 from docai.vlm.families.decoders import decoder_spec
-from docai.vlm.families.nested import OUTSIDE, PROJECTOR, TWO_LAYERS, nested_rules, vision_config
+from docai.vlm.families.nested import LLAVA_NAMES, OUTSIDE, TWO_LAYERS, nested_rules, vision_config
 from docai.vlm.families.text import CHATML
-from docai.vlm.families.towers import TOWER, vit_spec
+from docai.vlm.families.towers import vit_spec
 from docai.vlm.images import siglip_images
 from docai.vlm.prompt import PromptSpec
 from docai.vlm.spec import ModelSpec
@@ -27,24 +26,11 @@ def spec(config: Config) -> ModelSpec:
     return ModelSpec(decoder, tower, ProjectorSpec(tower.hidden, decoder.dims), OUTSIDE)
 
 
-# The published names, then those of MLX.
-_NAMES = renames(
-    {
-        "model.{x:layers|embed_tokens|norm}.{rest}": "language_model.model.{x}.{rest}",
-        "model.vision_tower.vision_tower.vision_model.{rest}": f"{TOWER}{{rest}}",
-        "model.mm_projector.0.{part}": f"{PROJECTOR}linear_1.{{part}}",
-        "model.mm_projector.2.{part}": f"{PROJECTOR}linear_2.{{part}}",
-        "language_model.model.lm_head.{rest}": "language_model.lm_head.{rest}",
-        "vision_tower.vision_tower.vision_model.{rest}": f"{TOWER}{{rest}}",
-        "mm_projector.{rest}": f"{PROJECTOR}{{rest}}",
-    }
-)
-
 FAMILY = Family(
     "llava_bunny",
     ("llava-qwen2", "bunny-llama"),
     spec,
-    nested_rules(TWO_LAYERS, first=_NAMES),
+    nested_rules(TWO_LAYERS, first=LLAVA_NAMES),
     PromptSpec(placeholder="<image>", token="<image>", image="<image>\n", template=CHATML, token_id=OUTSIDE),
     siglip_images(edge=384, patch=14),
 )

@@ -18,7 +18,7 @@ from docai.nn.vit import VitSpec
 from docai.vlm.config import Config
 from docai.vlm.connector import ProjectorSpec
 from docai.vlm.families.decoders import decoder_rules, decoder_spec
-from docai.vlm.families.towers import tower_rules, vit_spec
+from docai.vlm.families.towers import TOWER, tower_rules, vit_spec
 from docai.vlm.spec import DecoderSpec, ModelSpec
 
 _PARTS = renames(
@@ -36,6 +36,18 @@ _PARTS = renames(
 PROJECTOR = "multi_modal_projector."
 OUTSIDE = -200  # the image token of models whose vocabulary has none, as the original code of LLaVA has it
 TWO_LAYERS = renames({"linear_1.{part}": "up.{part}", "linear_2.{part}": "down.{part}"}, PROJECTOR, "connector.")
+# The names of files that the original code of LLaVA wrote, then those that MLX gives them.
+LLAVA_NAMES = renames(
+    {
+        "model.{x:layers|embed_tokens|norm}.{rest}": "language_model.model.{x}.{rest}",
+        "model.vision_tower.vision_tower.vision_model.{rest}": f"{TOWER}{{rest}}",
+        "model.mm_projector.0.{part}": f"{PROJECTOR}linear_1.{{part}}",
+        "model.mm_projector.2.{part}": f"{PROJECTOR}linear_2.{{part}}",
+        "language_model.model.lm_head.{rest}": "language_model.lm_head.{rest}",
+        "vision_tower.vision_tower.vision_model.{rest}": f"{TOWER}{{rest}}",
+        "mm_projector.{rest}": f"{PROJECTOR}{{rest}}",
+    }
+)
 # The turns of Vicuna, for checkpoints of LLaVA without a chat template.
 VICUNA = (
     "{% for message in messages %}{{ {'user': 'USER: ', 'assistant': 'ASSISTANT: '}.get(message.role, '') }}"

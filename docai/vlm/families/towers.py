@@ -6,6 +6,7 @@ and norms of a checkpoint that no feature comes from are dropped.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from docai.checkpoint.dialect import Drop, Rename, Reshape, Rule, Transpose, renames
@@ -90,6 +91,30 @@ def pixtral_spec(config: Config, layer: int | Sequence[int], *, merge: int = 1) 
     )
 
 
+def naflex_spec(config: Config, layer: int | None = None, *, merge: int = 1) -> PackedVitSpec:
+    """SigLIP 2 over images of any size (Tschannen et al. 2025, arXiv:2502.14786); `layer` as in `vit_spec`."""
+    config = config.with_defaults({**_SIGLIP, "num_patches": 256})
+    depth: int = config["num_hidden_layers"]
+    (built,) = (depth,) if layer is None else feature_layers(layer, depth)
+    return PackedVitSpec(
+        config["hidden_size"],
+        built,
+        config["num_attention_heads"],
+        MlpSpec(config["intermediate_size"], config["hidden_act"], gated=False, bias=True),
+        config["patch_size"],
+        frames=1,
+        channels=config["num_channels"],
+        merge=merge,
+        norm_eps=config["layer_norm_eps"],
+        patch_bias=True,
+        rope=None,
+        positions=math.isqrt(config["num_patches"]),
+        resampling="smooth",
+        post_norm=layer is None,
+        unused=depth - built,
+    )
+
+
 def feature_layers(said: int | Sequence[int], depth: int) -> tuple[int, ...]:
     """Layers whose outputs are features, as numbers of layers that are run. Raises CheckpointError."""
     numbers = [said] if isinstance(said, int) else list(said)
@@ -103,18 +128,24 @@ def tower_rules(spec: VitSpec | PackedVitSpec, *, channels_last: bool) -> tuple[
     """From the names of the tower that `spec` describes to ours. `channels_last`: MLX's convolutions."""
     match spec:
         case VitSpec():
-            return vit_rules(spec, channels_last=channels_last)
-        case PackedVitSpec():
+            weight = f"{_PATCH}weight"
+            turned = () if channels_last else (Transpose(weight, (0, 2, 3, 1)),)
+            return (*turned, *_flat(weight, (0, 0, 0, spec.channels)), *_vit_rules(spec))
+        case PackedVitSpec(norm="rms"):
             return pixtral_rules(spec, channels_last=channels_last)
+        case PackedVitSpec():
+            return _vit_rules(spec)
 
 
-def vit_rules(spec: VitSpec, *, channels_last: bool) -> tuple[Rule, ...]:
-    patch, layer, ours = f"{TOWER}embeddings.patch_embedding.", f"{TOWER}encoder.layers.{{i}}.", "vision.blocks.{i}."
+_PATCH = f"{TOWER}embeddings.patch_embedding."
+
+
+def _vit_rules(spec: VitSpec | PackedVitSpec) -> tuple[Rule, ...]:
+    """Of CLIP and SigLIP; patches are of a matrix already."""
+    patch, layer, ours = _PATCH, f"{TOWER}encoder.layers.{{i}}.", "vision.blocks.{i}."
     return (
         *_unused(f"{TOWER}encoder.layers.", spec),
         *(Drop(f"{TOWER}{name}") for name in ("embeddings.position_ids", "head.{rest}")),
-        *(() if channels_last else (Transpose(f"{patch}weight", (0, 2, 3, 1)),)),
-        *_flat(f"{patch}weight", (0, 0, 0, spec.channels)),
         Rename(f"{patch}{{part}}", "vision.patch.{part}"),
         Rename(f"{TOWER}embeddings.class_embedding", "vision.class_row"),
         Rename(f"{TOWER}embeddings.position_embedding.{{part}}", "vision.positions.{part}"),

@@ -185,6 +185,24 @@ CASES = {
         {"vision_config": {"patch_size": 14}},
         sizes=((3, 600), (28, 28), (150, 40), (90, 90)),
     ),
+    "phi4_siglip": Case(
+        "microsoft/Phi-4-reasoning-vision-15B with pictures that have too many patches; else they keep their size",
+        "siglip2.image_processing_pil_siglip2.Siglip2ImageProcessorPil",
+        images.bounded_images(),
+        {**COMMON, **HALF, "resample": 2, "patch_size": 16, "max_num_patches": 12, "min_num_patches": 4},
+        sizes=((150, 40), (3, 600), (336, 336), (480, 701), (1200, 250)),
+    ),
+    "lfm2_vl": Case(
+        "LiquidAI/LFM2-VL-1.6B, smaller tiles",
+        "mlx_vlm.lfm2_vl.processing_lfm2_vl.Lfm2VlNumpyImageProcessor",
+        images.split_images(),
+        {
+            **COMMON, **HALF, "resample": 2, "tile_size": 64, "min_image_tokens": 4, "max_image_tokens": 16,
+            "encoder_patch_size": 16, "downsample_factor": 2, "use_thumbnail": True, "min_tiles": 2, "max_tiles": 10,
+        },
+        # a thin strip becomes more tokens than are allowed in transformers and here; mlx-vlm cuts it to them
+        sizes=((28, 28), (20, 90), (33, 77), (150, 40), (200, 150), (480, 701), (1200, 250)),
+    ),
     "locateanything": Case(
         "nvidia/LocateAnything-3B",
         "mlx_vlm.locateanything.image_processing_locateanything.LocateAnythingImageProcessor",

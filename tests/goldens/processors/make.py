@@ -60,6 +60,24 @@ def native(case: Case) -> dict[str, Any]:
     return arrays
 
 
+def of_any_size(case: Case) -> dict[str, Any]:
+    """Of references that give patches of parts of pictures, filled up, and the grids of those (SigLIP 2, LFM2-VL)."""
+    name, _, kind = case.reference.rpartition(".")
+    outside = name.startswith("mlx_vlm.")
+    module = name.replace("mlx_vlm.", "mlx_vlm.models.", 1) if outside else f"transformers.models.{name}"
+    processor = getattr(import_module(module), kind)(**case.prep)
+    arrays: dict[str, Any] = {}
+    for size in case.sizes:
+        out = processor(images=[Image.fromarray(picture(size))], return_tensors="np")
+        grids = np.array(out["spatial_shapes"])
+        parts = [np.array(part)[: h * w] for part, (h, w) in zip(out["pixel_values"], grids, strict=True)]
+        patches, key = np.concatenate(parts), f"{size[0]}x{size[1]}"
+        arrays[f"{key}/values"] = summary(patches).astype(np.float32)
+        arrays[f"{key}/shape"] = np.array(patches.shape, np.int32)
+        arrays[f"{key}/grids"] = grids.astype(np.int32)
+    return arrays
+
+
 def channels_last(pixels: Any) -> Any:
     """Pictures as docai has them; flattened patches stay as they are."""
     return np.moveaxis(pixels, -3, -1) if pixels.ndim >= 3 else pixels
@@ -85,6 +103,7 @@ def main() -> None:
     for name in sys.argv[1:] or CASES:
         case = CASES[name]
         makers = {"mlx_vlm.falcon_ocr": in_patches, "mlx_vlm.locateanything": native}
+        makers |= dict.fromkeys(("mlx_vlm.lfm2_vl", "siglip2.image_processing_pil_siglip2"), of_any_size)
         made = makers.get(".".join(case.reference.split(".")[:2]), golden)(case)
         np.savez_compressed(HERE / f"{name}.npz", **made)
 
