@@ -130,3 +130,22 @@ def test_a_video(server: Served) -> None:
     assert server.json("POST", "/v1/chat/completions", body)["usage"]["prompt_tokens_details"]["image_tokens"] > 0
     parts[0] = {"type": "video_url", "video_url": {"url": "data:,x"}}
     server.json("POST", "/v1/chat/completions", body, 400)
+
+
+def test_a_model_reads_documents(server: Served, folder: Path, tiny_pdf: bytes) -> None:
+    """As the command line does it with the same model."""
+    from docai.tasks.ocr import ocr
+
+    document = "data:application/pdf;base64," + base64.b64encode(tiny_pdf).decode()
+    body = {"document": document, "model": "sees", "max_tokens": 6, "guard": "off", "ocr": "force"}
+    read = server.json("POST", "/v1/parse", body)
+    more: dict[str, Any] = {"max_tokens": 6, "guard": "off", "ocr": "force", "layout": "embedded"}
+    expected = ocr(tiny_pdf, model=str(folder / "sees"), **more)
+    assert [block["text"] for page in read["pages"] for block in page["blocks"]] == [b.text for b in expected.blocks]
+    assert read["engine"] == "sees"
+    for model in ("florence", "nemotron", "sees"):
+        assert len(server.json("POST", "/v1/ocr", {"document": document, "model": model})["pages"]) == 2
+    job = server.json("POST", "/v1/jobs", {**body, "document": document}, 202)
+    _, events = server.ask("GET", f"/v1/jobs/{job['id']}/events")
+    assert events.decode().count("event: page") == 2
+    assert b"event: done" in events

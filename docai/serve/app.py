@@ -125,7 +125,7 @@ async def metrics(request: Request) -> Response:
     desk = desk_of(request)
     gauges = {
         "num_requests_running": desk.running,
-        "num_requests_waiting": desk.models.waiting + desk.pages.waiting,
+        "num_requests_waiting": desk.models.waiting + desk.pages.waiting + desk.sight.waiting,
         "http_requests_open": request.app.state.front.open,
         "models_loaded": len(desk.models.loaded),
         "jobs": desk.store.counts(),

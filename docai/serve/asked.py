@@ -27,7 +27,7 @@ OURS = frozenset(
     {
         "max_bytes", "max_pages", "max_pixels", "page_seconds", "max_video_seconds", "max_decoded_frames",
         "threads", "batch", "layout", "dtype", "revision", "offline", "feature_cache", "json_schema", "kv_bits",
-        "kv_window", "prefill_step",
+        "kv_window", "prefill_step", "multi_page",
     }
 )  # fmt: skip
 

@@ -50,6 +50,7 @@ class Desk:
     def __init__(self, options: ServeOptions) -> None:
         self.options, self.metrics = options, Metrics()
         self.pages = Lane("pages", options.max_queue_depth)
+        self.sight = Lane("pages that a model reads", options.max_queue_depth)
         self.compute = Lane("models", options.max_queue_depth)
         self.hands = ThreadPoolExecutor(_HANDS, "docai-hand")
         self.store = Store(options.folder, options.keep_jobs_s)
@@ -71,13 +72,18 @@ class Desk:
         return task
 
     @property
+    def lanes(self) -> tuple[Lane, ...]:
+        """The threads that compute, beside those of engines."""
+        return self.pages, self.sight, self.compute
+
+    @property
     def running(self) -> int:
         """Answers and pages under way."""
-        return self.models.running + self.pages.running + self.compute.running
+        return self.models.running + sum(lane.running for lane in self.lanes)
 
     def broken(self) -> list[str]:
         """What ought to compute, and does not any more."""
-        lanes = [lane.name for lane in (self.pages, self.compute) if lane.broken]
+        lanes = [lane.name for lane in self.lanes if lane.broken]
         return lanes + self.models.broken
 
     async def close(self) -> None:
@@ -89,7 +95,7 @@ class Desk:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.models.close()
         loop = asyncio.get_running_loop()
-        for lane in (self.pages, self.compute):
+        for lane in self.lanes:
             await loop.run_in_executor(None, lane.close)
         self.hands.shutdown(wait=True, cancel_futures=True)
         self.store.close()

@@ -82,7 +82,7 @@ def parse_options(asked: Any, desk: Desk) -> tuple[OcrOptions, Layout | None]:
     from docai.tasks.ocr import layout_from
 
     chosen = options_for(ParseOptions, asked, **limits_of(desk.options))
-    check_engine(chosen.model)
+    check_engine(desk, chosen.model)
     options = options_for(OcrOptions, asked, **limits_of(desk.options), layout=EMBEDDED)
     given = asked.layout
     if given in (None, "auto", EMBEDDED):

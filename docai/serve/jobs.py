@@ -21,7 +21,7 @@ from docai.serve.documents import in_format, parse_options
 from docai.serve.errors import ApiError, busy, reply, translated
 from docai.serve.events import Events, event
 from docai.serve.media import Content
-from docai.serve.pages import JOB, exported, opened, pages_of, results
+from docai.serve.pages import JOB, exported, opened, pages_of, reading, results
 from docai.serve.route import Route
 from docai.serve.store import Job
 from docai.tasks.options import OcrOptions, ParseOptions
@@ -105,13 +105,13 @@ class Runner:
         desk = self._desk
         options, layout = await desk.by_hand(settled, desk, job)
         content = await desk.by_hand(content_in, desk, job)
-        async with opened(desk, content, options.password) as source:
+        async with opened(desk, content, options.password) as source, reading(desk, options) as reads:
             indices = pages_of(source, options, layout)
             done = {page["index"] for page in await desk.by_hand(desk.store.pages, job.id)}
             await desk.by_hand(desk.store.begin, job.id, _head(source, options), len(indices))
             desk.bells.ring(job.id)
             keep = partial(_keep, desk, job.id, len(indices))
-            pages = results(desk, source, options, indices, layout=layout, skip=done, rank=JOB, keep=keep)
+            pages = results(desk, source, reads, indices, layout=layout, skip=done, rank=JOB, keep=keep)
             async with contextlib.aclosing(pages):
                 async for _ in pages:
                     desk.bells.ring(job.id)

@@ -67,6 +67,7 @@ class Offered:
         self.model: Model | None = None
         self.engine: Engine | None = None
         self.users = 0
+        self.readers: dict[Any, Any] = {}  # of documents, by their options
         self.used = time.monotonic()
         self.lock = asyncio.Lock()
         self.loading: asyncio.Future[None] | None = None
@@ -156,6 +157,7 @@ class Models:
     async def unload(self, offered: Offered) -> None:
         """Let go of a model."""
         engine, offered.engine, offered.model = offered.engine, None, None
+        offered.readers.clear()
         if engine is not None:
             await asyncio.get_running_loop().run_in_executor(self._hands, engine.close)
         del engine

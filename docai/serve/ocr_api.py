@@ -66,11 +66,11 @@ async def ocr(request: Request) -> Response:
 
 
 def _engine(asked: OcrRequest, desk: Desk) -> str:
-    """The engine for the model of a request: `mistral-ocr-latest` and the like are the embedded one."""
+    """What reads: `mistral-ocr-latest` and the like are the embedded engine."""
     name = asked.model or "embedded"
-    if name.startswith("mistral-ocr") or name in desk.models.offered:
+    if name.startswith("mistral-ocr"):
         return "embedded"
-    check_engine(name)
+    check_engine(desk, name)
     return name
 
 

@@ -31,14 +31,17 @@ def _loaded(name: str, dtype: str | None, revision: str | None, offline: bool) -
     return load(name, dtype=dtype, revision=revision, offline=offline, feature_cache=0, prefix_cache=0)
 
 
-def prompted_reader(options: OcrOptions, detector: Detector | None) -> PromptedPages:
-    """The reader of a model. Raises DependencyMissing without MLX or the model, UsageError for a task it has not."""
+def prompted_reader(options: OcrOptions, detector: Detector | None, loaded: Model | None = None) -> PromptedPages:
+    """The reader of a model: of one that is `loaded`, or of the one that options name.
+
+    Raises DependencyMissing without MLX or the model, UsageError for a task it has not.
+    """
     from docai.ocr.asking import asker_of
     from docai.ocr.manners import manner_of
     from docai.ocr.prompted import PromptedReader
     from docai.vlm.request import GenerationOptions
 
-    model = seeing_model(options)
+    model = seeing_model(options, loaded)
     manner = manner_of(model.family.name)
     # log probabilities of the chosen tokens tell how sure the model is
     chosen = GenerationOptions(
@@ -63,12 +66,13 @@ def prompted_reader(options: OcrOptions, detector: Detector | None) -> PromptedP
     return PromptedPages(reader, detector, as_one=options.multi_page)
 
 
-def seeing_model(options: OcrOptions) -> Model:
-    """The model that options name. Raises UsageError for one that takes no images."""
+def seeing_model(options: OcrOptions, loaded: Model | None = None) -> Model:
+    """The model that options name, unless it is `loaded`. Raises UsageError for one that takes no images."""
     from docai.checkpoint.hub import locate
 
-    locate(options.model)  # a name that is none is told even where MLX is missing
-    model = _loaded(options.model, options.dtype, options.revision, options.offline)
+    if loaded is None:
+        locate(options.model)  # a name that is none is told even where MLX is missing
+    model = loaded or _loaded(options.model, options.dtype, options.revision, options.offline)
     if not model.sees:
         raise UsageError(f"model {options.model} reads text only; expected one that takes images")
     return model
