@@ -144,7 +144,7 @@ class Docai:
 
         pixels = np.full((GRID[1] * GRID[2], self.network.spec.vision.patch_values), number / 100, np.float32)
         image = ImageInput(pixels, GRID[1] * GRID[2] // 4, GRID)
-        return RequestImage((number,), image, lambda: self.network.encode([image])[0])
+        return RequestImage((number,), image, lambda: self.network.encode([image])[0], keep=lambda _: None)
 
     def answer(self, all_asked: list[Asked]) -> list[Heard]:
         tickets = [self.submit(asked) for asked in all_asked]

@@ -42,16 +42,14 @@ def rounding(model: Any, options: argparse.Namespace) -> None:
         "8, last layer dense": {"rounding": Rounding(8, 8), "dense_last": True},
         "keys 8, values 4": {"rounding": Rounding(8, 4)},
         "4": {"rounding": Rounding(4, 4)},
-        "4, groups of 32": {"rounding": Rounding(4, 4, 32)},
     }
     same, total, sizes = dict.fromkeys(kinds, 0), 0, {}
 
     def first_choices(ids: list[int], **how: Any) -> tuple[mx.array, int]:
         caches = network.caches(**how)
-        prompt = network.prompt(ids)
-        parts = [network.prefill(prompt.part(at, at + 64), caches) for at in range(0, len(ids), 64)]
+        hidden = network.prefill(network.prompt(ids), caches)
         held = [a for cache in caches for part in cache.last(len(ids)) for a in part]
-        return mx.argmax(network.decoder.logits(mx.concatenate(parts, axis=1)), axis=-1), sum(a.nbytes for a in held)
+        return mx.argmax(network.decoder.logits(hidden), axis=-1), sum(a.nbytes for a in held)
 
     for text in texts(options.prompts):
         ids = model.tokenizer.encode(text)[: options.tokens]
@@ -74,12 +72,17 @@ def guess(model: Any, options: argparse.Namespace) -> None:
         answers: dict[int, list[str]] = {}
         for most in (0, 4, 8):
             done = [
-                model.generate(words.format(text[:600]), max_tokens=options.tokens, guess=most, loop_guard=False)
+                model.generate(words.format(copied(text)), max_tokens=options.tokens, guess=most, loop_guard=False)
                 for text in texts(options.prompts)
             ]
             answers[most] = [each.text for each in done]
             rate = statistics.median(each.decode_rate for each in done)
             put(task=name, guess=most, tokens_s=rate, same=answers[most] == answers[0])
+
+
+def copied(text: str) -> str:
+    """A beginning of a text that ends with a sentence."""
+    return text[: text.rfind(".", 0, 600) + 1] or text[:600]
 
 
 def put(**figures: Any) -> None:
