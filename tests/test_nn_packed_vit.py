@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from docai.nn import segments
-from docai.nn.axial import AxialRope, Turn
+from docai.nn.axial import AxialRope, LaneRope, Turn
 from docai.nn.grids import Grid, in_blocks, interpolated, layout
 from docai.nn.mlp import MlpSpec
 from docai.nn.packed_vit import PackedVit, PackedVitSpec
@@ -134,3 +134,24 @@ def test_steps_of_a_clip_do_not_see_each_other() -> None:
     clip = tower.encode(patches, [(2, 4, 4)])
     stills = [tower.encode(patches[at : at + 16], [(1, 4, 4)]).rows for at in (0, 16)]
     np.testing.assert_allclose(clip.rows, mx.concatenate(stills), atol=1e-5)
+
+
+def test_lanes_of_a_pair_have_angles_of_their_own() -> None:
+    """Mage-ViT's turns by their definition: lane 2i is turned by the angle of lane 2i, its neighbour by its own."""
+    width, theta = 64, 100.0
+    rows, columns = np.array([0, 3, 5], np.int32), np.array([2, 0, 7], np.int32)
+    x = np.random.RandomState(1).standard_normal((3, 2, width))
+    angles = np.zeros((3, width))
+    for lane in range(width):
+        kind, at = lane % 32, 0  # 8 angles of time, 12 of rows, 12 of columns
+        for size, places in ((8, None), (12, rows), (12, columns)):
+            if at <= kind < at + size and places is not None:
+                angles[:, lane] = places * theta ** (-(kind - at) / size)
+            at += size
+    expected = np.empty_like(x)
+    for lane in range(0, width, 2):
+        a, b = x[..., lane], x[..., lane + 1]
+        expected[..., lane] = a * np.cos(angles[:, lane])[:, None] - b * np.sin(angles[:, lane])[:, None]
+        expected[..., lane + 1] = b * np.cos(angles[:, lane + 1])[:, None] + a * np.sin(angles[:, lane + 1])[:, None]
+    turned = LaneRope(theta).turn(rows, columns, width)(mx.array(x.astype(np.float32)))
+    np.testing.assert_allclose(np.asarray(turned), expected, rtol=1e-5, atol=1e-5)

@@ -41,10 +41,31 @@ class AxialRope:
 
 
 @dataclass(frozen=True, slots=True)
+class LaneRope:
+    """Mage-ViT's (Microsoft 2026): neighbours make a pair, but each of the two has an angle of its own.
+
+    The d/2 angles of a head of width d are 4/16 of time (0 in an image), 6/16 of rows and 6/16 of columns, with the
+    frequencies theta^(-i/n) of n. They stand there twice, one after the other, for the d lanes. So it was trained.
+    """
+
+    theta: float = 10_000.0
+
+    def turn(self, rows: NDArray[np.int32], columns: NDArray[np.int32], width: int) -> Turn:
+        """For patches in these rows and columns, and heads of this width."""
+        count = width // 32 * 6
+        frequencies = self.theta ** -(np.arange(count, dtype=np.float64) / count)
+        time = np.zeros((len(rows), width // 32 * 4))
+        half = np.hstack([time, rows[:, None] * frequencies, columns[:, None] * frequencies]).astype(np.float32)
+        lanes = np.hstack([half, half]).reshape(len(rows), 1, -1, 2)  # (N, 1, d/2, 2)
+        return Turn(mx.array(np.cos(lanes)), mx.array(np.sin(lanes) * np.array([-1, 1], np.float32)), neighbours=True)
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """Turns heads by given angles: `cos` (N, 1, 1, d/2) and `sin` (N, 1, 2, d/2), the first of its two negated.
 
-    With `neighbours`, pairs lie beside each other, and the last two axes are the other way round.
+    With `neighbours`, pairs lie beside each other, and the last two axes are the other way round. `cos` has two as well
+    where the angles of a pair differ.
     """
 
     cos: mx.array

@@ -10,7 +10,7 @@ import mlx.core as mx
 import mlx.nn as nn
 import numpy as np
 
-from docai.nn.axial import AxialRope
+from docai.nn.axial import AxialRope, LaneRope
 from docai.nn.grids import Grid, Resampling, in_blocks, interpolated, layout
 from docai.nn.linear import joined
 from docai.nn.mlp import Mlp, MlpSpec
@@ -40,7 +40,7 @@ class PackedVitSpec:
     norm_eps: float = 1e-6
     patch_bias: bool = False
     attention_bias: bool = True
-    rope: AxialRope | None = field(default_factory=AxialRope)
+    rope: AxialRope | LaneRope | None = field(default_factory=AxialRope)
     positions: int = 0
     resampling: Resampling = "bilinear"
     window: int = 0

@@ -451,7 +451,35 @@ PHI_4 = {
         "num_patches": 16,
     },
 }  # fmt: skip
+# Heads of 32 numbers, in which time, rows and columns have 4, 6 and 6 angles.
+MAGE = {
+    "model_type": "mage_vl", "image_token_id": 95, "video_token_id": 96,
+    "vision_config": {
+        "hidden_size": 64, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2, "patch_size": 4,
+        "out_hidden_size": 32, "text_hidden_size": 32,
+    },
+    "text_config": {
+        **{k: v for k, v in TEXT.items() if not k.endswith("token_id")}, "model_type": "qwen3", "rms_norm_eps": 1e-6,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 5000.0},
+    },
+}  # fmt: skip
+PUBLISHED_MAGE = Variant(
+    (
+        (r"^vision_tower\.", "model.visual."), (r"^language_model\.lm_head", "lm_head"),
+        (r"^language_model\.model\.", "model.language_model."),
+    ),
+    channels_first=True,
+)  # fmt: skip
 ONLY_MLX = (
+    Recipe(
+        "mage_vl",
+        "mlx_vlm:mage_vl",
+        MAGE,
+        QWEN_PROMPT,
+        (Image((60, 48), 15, (1, 6, 10)), Image((32, 48), 8, (1, 8, 4))),
+        "qwen_mlx",
+        variants={"published": PUBLISHED_MAGE},
+    ),
     Recipe(
         "phi4_siglip",
         "mlx_vlm:phi4_siglip",

@@ -85,6 +85,7 @@ FAMILIES: dict[str, str] = {
     "llava-qwen2": "llava_bunny",
     "llava_next": "llava_next",
     "locateanything": "locateanything",
+    "mage_vl": "mage_vl",
     "mistral": "llama",
     "mistral3": "mistral3",
     "nemotron_parse": "nemotron_parse",

@@ -37,7 +37,7 @@ CLIPS = ClipPrompt("<|video_pad|>", "<|video_pad|>", _CLIP)
 STAMPED_CLIPS = ClipPrompt(_CLIP, "<|video_pad|>", _CLIP, Stamped("<|vision_start|>", "<|vision_end|>"))
 
 
-def prompt_spec(*, system: bool, clips: ClipPrompt = CLIPS) -> PromptSpec:
+def prompt_spec(*, system: bool, clips: ClipPrompt | None = CLIPS) -> PromptSpec:
     """ChatML; `system`: with the line that stands first where a conversation has none of its own (Qwen2-VL)."""
     first = f"{_SYSTEM}{{% endif %}}" if system else ""
     return PromptSpec(
