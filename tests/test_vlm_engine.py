@@ -223,6 +223,20 @@ def test_what_followed_before_is_guessed() -> None:
     assert Guesser([5]).next(4) == []
 
 
+def test_guesses_that_are_never_right_pause() -> None:
+    guesser = Guesser([1, 2, 3, 1, 2])
+    for right in (0, 0, 1, 0, 0):
+        assert guesser.next(1) == [3]
+        guesser.heard(right)
+    guesser.heard(0)
+    assert guesser.next(1) == []
+    for _ in range(12):
+        guesser.add(1)
+        assert guesser.next(1) == []
+        guesser.add(2)
+    assert guesser.next(1) == [1]
+
+
 @pytest.mark.parametrize("name", ["llama", "sliding", "qwen"])
 def test_a_steady_engine_gives_the_same_bits_in_any_company(folder: Path, name: str) -> None:
     texts = Texts(folder / name, rows=8, steady=True)

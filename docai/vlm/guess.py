@@ -19,6 +19,7 @@ from docai.vlm.job import Job
 from docai.vlm.network import Network
 
 _GRAMS = (4, 3, 2)  # how many tokens have to stand in the text before; the longest that do count
+_MISSES, _PAUSE = 3, 24  # so many guesses in a row of which nothing was right, and no more for so many tokens
 
 
 class Guesser:
@@ -27,6 +28,7 @@ class Guesser:
     def __init__(self, tokens: Sequence[int]) -> None:
         self._text: list[int] = []
         self._behind: dict[tuple[int, ...], int] = {}  # run -> the place behind it
+        self._missed, self._resume = 0, 0
         for token in tokens:
             self.add(token)
 
@@ -38,12 +40,20 @@ class Guesser:
         self._text.append(token)
 
     def next(self, most: int) -> list[int]:
-        """What followed when the end of the text stood there before; nothing where it never did."""
+        """What followed when the end of the text stood there before; nothing where it never did, or helps little."""
+        if len(self._text) < self._resume:
+            return []
         for size in _GRAMS:
             place = self._behind.get(tuple(self._text[-size:])) if len(self._text) >= size else None
             if place is not None:
                 return self._text[place : place + most]
         return []
+
+    def heard(self, right: int) -> None:
+        """So many of the tokens that were guessed were right."""
+        self._missed = 0 if right else self._missed + 1
+        if self._missed == _MISSES:
+            self._missed, self._resume = 0, len(self._text) + _PAUSE
 
 
 class GuessingBatch(Batch):
@@ -93,6 +103,8 @@ class GuessingBatch(Batch):
             while right < len(guess) and guess[right] == said[place, right]:
                 right += 1
             counts[place] = 1 + right
+            if guess and job is not None:
+                self._guessers[job.number].heard(right)
             for token in said[place, : 1 + right].tolist():
                 if job is not None and not job.over:
                     self._guessers[job.number].add(token)
