@@ -355,6 +355,52 @@ def test_metrics_tell_what_happened(server: Served) -> None:
     assert number("num_requests_running") == 0
 
 
+def test_settings_change_while_it_runs(models: Path, tmp_path: Path) -> None:
+    with served(tmp_path / "state", model=[str(models / "sees")]) as server:
+
+        def change(values: Any, status: int = 200) -> Any:
+            return server.json("PATCH", "/v1/settings", values, status)
+
+        def tokens() -> int:
+            body = {"messages": LONG["messages"], "loop_guard": False}
+            return int(server.json("POST", "/v1/chat/completions", body)["usage"]["completion_tokens"])
+
+        first = server.json("GET", "/v1/settings")
+        assert {knob["name"] for knob in first["schema"]} == set(first["current"])
+        said = change({"max_tokens": 5, "max_images": 0, "nonsense": 1, "vision_cache_size": "x", "thinking": "maybe"})
+        assert said["applied"] == {"max_tokens": 5}
+        assert {one["name"] for one in said["rejected"]} == {"max_images", "nonsense", "vision_cache_size", "thinking"}
+        assert (said["reload_kinds"], said["fingerprint"]) == ([], first["fingerprint"])
+        assert tokens() == 5
+        (offered,) = server.desk.models.loaded
+        model = offered.model
+        assert change({"vision_cache_size": 3, "prefix_cache": 0, "dtype": None})["reload_kinds"] == []
+        assert tokens() == 5
+        assert offered.model is model
+        assert model is not None
+        assert (model.feature_size, model.engine.store.budget) == (3, 0)
+        said = change({"dtype": "bfloat16"})
+        assert said["reload_kinds"] == ["text_generation", "vision"]
+        assert said["fingerprint"] != first["fingerprint"]
+        assert tokens() == 5
+        assert offered.model is not model
+        said = change({"op": "replace", "values": {"max_tokens": 2}})
+        assert said["current"] == {**first["current"], "max_tokens": 2}
+        assert change({"max_tokens": None})["current"]["max_tokens"] is None
+        change({"op": "delete", "values": {}}, 400)
+        change([], 422)
+
+
+def test_what_models_keep(server: Served) -> None:
+    for _ in range(2):
+        server.json("POST", "/v1/chat/completions", SHORT)
+    kept = server.json("GET", "/v1/cache/stats")["models"]["sees"]
+    assert kept["prefix"]["lookups_hit"] > 0
+    assert kept["prefix"]["resident_bytes"] > 0
+    assert server.json("POST", "/v1/cache/reset")["status"] == "cleared"
+    assert server.json("GET", "/v1/cache/stats")["models"]["sees"]["prefix"]["resident_bytes"] == 0
+
+
 # --- all at once
 
 

@@ -22,11 +22,12 @@ from docai.serve.front import ClientGone, Front
 from docai.serve.jobs import Runner
 from docai.serve.options import ServeOptions
 from docai.serve.route import Route
+from docai.serve.settings import Settings
 from docai.version import __version__
 
 LOG = logging.getLogger("docai.serve")
 _EXPIRE = 600.0  # seconds
-ROUTERS = ("models_api", "chat", "responses", "files", "documents", "ocr_api", "jobs", "web")
+ROUTERS = ("models_api", "chat", "responses", "files", "documents", "ocr_api", "jobs", "settings", "web")
 
 
 def make_app(options: ServeOptions) -> FastAPI:
@@ -36,6 +37,7 @@ def make_app(options: ServeOptions) -> FastAPI:
     @contextlib.asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         _begin(desk)
+        app.state.settings = Settings(options)
         app.state.runner = Runner(desk)
         app.state.runner.resume()
         try:

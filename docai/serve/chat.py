@@ -30,6 +30,7 @@ from docai.serve.errors import ApiError, reply
 from docai.serve.events import DONE, begun, event
 from docai.serve.messages import Conversation
 from docai.serve.models import Question
+from docai.serve.options import ServeOptions
 from docai.serve.route import Route
 from docai.serve.schemas import ChatRequest, CompletionRequest, ResponseFormat
 from docai.serve.tools import FORCED, Manner, ToolWatch, forced_schema, manner_of
@@ -42,7 +43,7 @@ router = APIRouter(route_class=Route, tags=["chat"])
 async def chat(asked: ChatRequest, request: Request) -> Response:
     """The next turn of a conversation."""
     desk_of(request).models.find(asked.model)
-    options = chat_options(asked)
+    options = chat_options(asked, desk_of(request).options)
     talk = await while_there(request, conversation(request, asked.messages))
     question = question_of(request, talk, options, tools=tools_of(asked))
     shape = _Chat(asked)
@@ -51,8 +52,10 @@ async def chat(asked: ChatRequest, request: Request) -> Response:
     return await while_there(request, shape.whole(request, question))
 
 
-def chat_options(asked: ChatRequest) -> GenerationOptions:
-    """How a conversation is answered. Raises ApiError."""
+def chat_options(asked: ChatRequest, server: ServeOptions) -> GenerationOptions:
+    """How a conversation is answered; what the request leaves open is the server's to say. Raises ApiError."""
+    names = ("max_tokens", "thinking", "thinking_budget")
+    defaults = {name: getattr(server, name) for name in names if getattr(server, name) is not None}
     said = sampling_of(asked)
     if asked.max_completion_tokens is not None:
         said["max_tokens"] = asked.max_completion_tokens
@@ -60,7 +63,7 @@ def chat_options(asked: ChatRequest) -> GenerationOptions:
         said["logprobs"] = asked.top_logprobs or 0
     if asked.image_tokens is not None:
         said["image_tokens"] = asked.image_tokens
-    said |= _thinking(asked)
+    said = {**defaults, **said, **_thinking(asked)}
     schema = forced_of(asked) or schema_of(asked.response_format)
     if schema is not None:
         said["json_schema"] = schema

@@ -49,9 +49,9 @@ class Desk:
 
     def __init__(self, options: ServeOptions) -> None:
         self.options, self.metrics = options, Metrics()
-        self.pages = Lane("pages", options.max_queue_depth)
-        self.sight = Lane("pages that a model reads", options.max_queue_depth)
-        self.compute = Lane("models", options.max_queue_depth)
+        self.pages = Lane("pages", options)
+        self.sight = Lane("pages that a model reads", options)
+        self.compute = Lane("models", options)
         self.hands = ThreadPoolExecutor(_HANDS, "docai-hand")
         self.store = Store(options.folder, options.keep_jobs_s)
         self.media = Media(options, self.store)

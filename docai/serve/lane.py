@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from docai.serve.errors import busy
+from docai.serve.options import ServeOptions
 
 T = TypeVar("T")
 
@@ -34,8 +35,8 @@ class _Item:
 class Lane:
     """Does what is asked of it in turn. What has a lower `rank` comes first."""
 
-    def __init__(self, name: str, most: int) -> None:
-        self.name, self._most = name, most
+    def __init__(self, name: str, options: ServeOptions) -> None:
+        self.name, self._options = name, options
         self._items: list[_Item] = []
         self._numbers = itertools.count()
         self._changed = threading.Condition()
@@ -55,8 +56,8 @@ class Lane:
 
     def check(self) -> None:
         """Raise ApiError 503 where no more may wait."""
-        if self.waiting >= self._most:
-            raise busy(f"{self._most} requests are waiting for {self.name} already")
+        if self.waiting >= self._options.max_queue_depth:
+            raise busy(f"{self.waiting} requests are waiting for {self.name} already")
 
     async def do(self, work: Callable[[], T], *, rank: int = 0, bounded: bool = True) -> T:
         """The result of `work`. Whoever stops waiting takes it out of the queue; what runs goes on to its end.

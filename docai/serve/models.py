@@ -67,6 +67,7 @@ class Offered:
         self.model: Model | None = None
         self.engine: Engine | None = None
         self.users = 0
+        self.stale = False  # to be loaded anew, as settings have changed
         self.readers: dict[Any, Any] = {}  # of documents, by their options
         self.used = time.monotonic()
         self.lock = asyncio.Lock()
@@ -106,7 +107,8 @@ class Models:
         offered.users += 1
         try:
             async with offered.lock:
-                if offered.engine is not None and offered.engine.closed:
+                broken = offered.engine is not None and offered.engine.closed
+                if broken or (offered.stale and offered.users == 1):
                     await self.unload(offered)
                 if offered.model is None:
                     await self._loading(offered)
@@ -158,6 +160,7 @@ class Models:
         """Let go of a model."""
         engine, offered.engine, offered.model = offered.engine, None, None
         offered.readers.clear()
+        offered.stale = False
         if engine is not None:
             await asyncio.get_running_loop().run_in_executor(self._hands, engine.close)
         del engine

@@ -7,6 +7,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from docai.errors import UsageError
 from docai.options import check, option
@@ -16,9 +17,9 @@ _LIMITS = Limits()
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)
 class ServeOptions:
-    """`docai serve`."""
+    """`docai serve`. `docai.serve.settings` changes some of them while it runs."""
 
     model: list[str] | None = option(
         None,
@@ -46,6 +47,15 @@ class ServeOptions:
     max_queue_depth: int = option(32, "Most requests that wait, for each model and for pages.", least=1)
     max_images: int = option(16, "Most images of a request, pages of documents included.", least=1)
     vision_cache_size: int = option(20, "Images whose features are kept, for each model; 0 is none.", least=0)
+    max_tokens: int | None = option(
+        None, "Most tokens of an answer, where the request does not say it. Default: 1024.", least=1
+    )
+    thinking: Literal["auto", "on", "off"] = option(
+        "auto",
+        "Whether models that can think do so, where the request does not say it.",
+        choices=("auto", "on", "off"),
+    )
+    thinking_budget: int | None = option(None, "Most tokens of thinking, where the request does not say it.", least=0)
     video_fps: float = option(2.0, "Frames a second of videos that are looked at.", least=0.001)
     video_max_frames: int = option(16, "Most frames of a video that a model is shown.", least=1)
     prefix_cache: int = option(256, "Megabytes for what was read of prompts, for each model; 0 is none.", least=0)

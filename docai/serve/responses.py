@@ -33,7 +33,7 @@ async def responses(asked: ResponsesRequest, request: Request) -> Response:
         raise ApiError(400, "responses are not kept here: send the whole conversation", param="previous_response_id")
     desk_of(request).models.find(asked.model)
     as_chat = chat_of(asked)
-    options = chat_options(as_chat)
+    options = chat_options(as_chat, desk_of(request).options)
     talk = await while_there(request, conversation(request, as_chat.messages))
     question = question_of(request, talk, options, tools=tools_of(as_chat))
     shape = _Response(asked, as_chat)

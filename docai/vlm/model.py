@@ -86,6 +86,15 @@ class Model:
         """Hits, misses and evictions of the feature cache."""
         return self._features.counts
 
+    @property
+    def feature_size(self) -> int:
+        """How many images' features are kept."""
+        return self._features.size
+
+    @feature_size.setter
+    def feature_size(self, size: int) -> None:
+        self._features.size = size
+
     def clear(self) -> None:
         """Forget all features and prompts."""
         self._features.clear()
