@@ -8,6 +8,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from docai.nn import batch as batch_module
 from docai.nn.batch import BatchCache, Places, batch_cache, storage_columns
 from docai.nn.cache import Cache, FullCache, QuantizedCache, RotatingCache, Rounding
 from docai.nn.rope import LongScaling, Rope, RopeSpec
@@ -92,6 +93,28 @@ def test_places_are_as_if_alone_while_others_join_and_leave(kind: Callable[[], C
     places.resized([3], 1)
     held = {0: held[3]}
     steps(9)
+
+
+@pytest.mark.parametrize("cuda", [False, True])
+def test_heads_with_keys_of_their_own(cuda: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_module, "on_cuda", lambda: cuda)
+    places, state = Places(2), np.random.RandomState(3)
+
+    def drawn(rows: int, length: int) -> list[mx.array]:
+        return [mx.array(state.standard_normal((rows, HEADS, length, DIMS)).astype(np.float32)) for _ in range(3)]
+
+    caches = [FullCache(), FullCache()]
+    for cache, length in zip(caches, (4, 9), strict=True):
+        taken(cache, drawn(1, length), SCORING["plain"])
+    batch = batch_cache(caches[0], places)
+    for place, cache in enumerate(caches):
+        batch.join(place, cache)
+        places.set(place, cache.offset)
+    news = drawn(2, 1)
+    together = taken(batch, news, SCORING["plain"])
+    for place, cache in enumerate(caches):
+        alone = taken(cache, [a[place : place + 1] for a in news], SCORING["plain"])
+        np.testing.assert_allclose(together[place], alone[0], rtol=1e-4, atol=1e-5)
 
 
 def test_some_tokens_at_once_are_as_one_after_the_other() -> None:

@@ -9,6 +9,7 @@ few shapes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import mlx.core as mx
 import numpy as np
@@ -120,11 +121,14 @@ class BatchCache:
         if q.shape[2] > 1 or scoring.cap is not None or scoring.sinks is not None:
             return attend(q, keys, values, scoring, mask)
         # Heads that share a key stand as so many queries: kernels that take a mask of numbers want more than one query
-        # (cuDNN), and read each key once.
+        # (cuDNN), and read each key once. A head that has its keys for itself is asked twice, where they want it so.
         grouped = q.reshape(q.shape[0], keys.shape[1], -1, q.shape[-1])
+        twice = grouped.shape[2] == 1 and isinstance(mask, mx.array) and on_cuda()
+        grouped = mx.repeat(grouped, 2, axis=2) if twice else grouped
         if isinstance(mask, mx.array) and grouped.shape[2] > 1:
             mask = self._places.spread(mask, grouped.shape[2])
-        return attend(grouped, keys, values, scoring, mask).reshape(q.shape)
+        out = attend(grouped, keys, values, scoring, mask)
+        return (out[:, :, :1] if twice else out).reshape(q.shape)
 
     def _put(self, storage: list[mx.array], new: Sequence[mx.array]) -> list[mx.array]:
         pairs = zip(storage, new, strict=True)
@@ -252,6 +256,12 @@ def batch_cache(cache: Cache, places: Places, *, apart: bool = False) -> BatchCa
             return BatchCache(places, apart=apart)
         case _:
             raise AssertionError(f"requests with a {type(cache).__name__} cannot be batched")
+
+
+@lru_cache(maxsize=1)
+def on_cuda() -> bool:
+    """Whether MLX computes on an NVIDIA GPU."""
+    return bool(mx.default_device() == mx.gpu and not mx.metal.is_available())
 
 
 def storage_columns(tokens: int) -> int:
