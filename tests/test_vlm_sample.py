@@ -10,8 +10,9 @@ import pytest
 mx = pytest.importorskip("mlx.core")
 
 from docai.errors import UsageError  # noqa: E402
+from docai.vlm.logprobs import Logprobs  # noqa: E402
 from docai.vlm.request import Sampling  # noqa: E402
-from docai.vlm.sample import Sampler, above, draw, logprobs, nucleus, rules_for, step_key  # noqa: E402
+from docai.vlm.sample import Sampler, above, draw, nucleus, rules_for, step_key  # noqa: E402
 
 RANDOM = np.random.RandomState(3)
 VOCAB = 40
@@ -174,11 +175,22 @@ def test_a_forced_token_counts() -> None:
 
 def test_half_precision_is_summed_in_full() -> None:
     logits = mx.array(scores()).astype(mx.bfloat16)
-    chosen, order, values = logprobs(logits, mx.array([3]), 4)
     exact = np.log(softmax(np.array(logits.astype(mx.float32))))[0]
-    assert np.allclose(chosen.item(), exact[3], atol=1e-5)
-    assert order.tolist() == np.argsort(-exact, kind="stable")[:4].tolist()
-    assert np.allclose(np.array(values), np.sort(exact)[::-1][:4], atol=1e-5)
+    told = Logprobs(logits, mx.array([3]), 4).told(0, 3, 4, str)
+    assert (told.token, told.text) == (3, "3")
+    assert np.allclose(told.logprob, exact[3], atol=1e-5)
+    assert np.allclose([value for _, _, value in told.top], np.sort(exact)[::-1][:4], atol=1e-5)
+    assert np.allclose([exact[token] for token, _, _ in told.top], np.sort(exact)[::-1][:4], atol=1e-5)
+
+
+def test_each_row_is_told_what_it_asked_for() -> None:
+    logits = mx.array(np.concatenate([scores() for _ in range(3)]))
+    step = Logprobs(logits, mx.array([3, 7, 9]), 5)
+    for row, (token, top) in enumerate([(3, 5), (7, 0), (9, 2)]):
+        told, alone = step.told(row, token, top, str), Logprobs(logits[row : row + 1], mx.array([token]), 5)
+        assert told.logprob == pytest.approx(alone.told(0, token, 5, str).logprob)
+        assert [t for t, _, _ in told.top] == [t for t, _, _ in alone.told(0, token, 5, str).top][:top]
+    assert Logprobs(logits, mx.array([3, 7, 9]), 0).told(1, 7, 0, str).top == ()
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ class Batch:
 
     def _alone(self, job: Job, first: Chosen) -> None:
         self.jobs, self._own, self._shifts = [job], job.caches, job.shift
-        self._now = Choice(first.token, {} if first.logprobs is None else {0: first.logprobs})
+        self._now = Choice(first.token, {} if first.logprobs is None else {0: (first.logprobs, 0)})
 
     def _free_place(self, job: Job) -> int:
         """A place for one more."""
@@ -164,5 +164,5 @@ def _placed(now: Choice | None, place: int, first: Chosen) -> Choice:
     assert now is not None, "others are running"
     tokens = now.tokens
     tokens[place : place + 1] = first.token.astype(tokens.dtype)
-    told = now.told if first.logprobs is None else {**now.told, place: first.logprobs}
+    told = now.told if first.logprobs is None else {**now.told, place: (first.logprobs, 0)}
     return Choice(tokens, told)

@@ -9,9 +9,10 @@ import mlx.core as mx
 
 from docai.vlm.generate import Chosen
 from docai.vlm.job import Job
+from docai.vlm.logprobs import Logprobs
 from docai.vlm.sample import draw
 
-Told = tuple[mx.array, mx.array, mx.array]
+Told = tuple[Logprobs, int]  # those of a step, and a row there
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,7 +32,6 @@ def choose(jobs: Sequence[Job | None], logits: mx.array) -> Choice:
     """The next token of each place by scores (B, V); what a free place gets is of no account."""
     tokens = mx.argmax(logits, axis=-1)
     drawn: dict[tuple[int, bool], list[int]] = {}  # the places that draw in the same way
-    told: dict[int, Told] = {}
     for place, job in enumerate(jobs):
         if job is None:
             continue
@@ -39,7 +39,6 @@ def choose(jobs: Sequence[Job | None], logits: mx.array) -> Choice:
             chosen = _own(job, logits[place : place + 1])
             if chosen is not None:
                 tokens[place : place + 1] = chosen.token.astype(tokens.dtype)
-                told |= {} if chosen.logprobs is None else {place: chosen.logprobs}
         elif job.sampler.greedy:
             job.sampler.next_key()
         else:
@@ -47,9 +46,10 @@ def choose(jobs: Sequence[Job | None], logits: mx.array) -> Choice:
             drawn.setdefault((options.top_k, options.top_p < 1), []).append(place)
     for places in drawn.values():
         tokens = _drawn(jobs, places, logits, tokens)
-    told |= _told(jobs, logits, tokens, told)
-    mx.async_eval(tokens, *(array for each in told.values() for array in each))
-    return Choice(tokens, told)
+    asking = {place: job.top for place, job in enumerate(jobs) if job is not None and job.top is not None}
+    step = Logprobs(logits, tokens, max(asking.values())) if asking else None
+    mx.async_eval(tokens, *(step.arrays if step else ()))
+    return Choice(tokens, {place: (step, place) for place in asking} if step else {})
 
 
 def _own(job: Job, logits: mx.array) -> Chosen | None:
@@ -84,13 +84,3 @@ def _drawn(jobs: Sequence[Job | None], places: list[int], logits: mx.array, toke
         return new
     tokens[mx.array(places)] = new
     return tokens
-
-
-def _told(jobs: Sequence[Job | None], logits: mx.array, tokens: mx.array, known: dict[int, Told]) -> dict[int, Told]:
-    told: dict[int, Told] = {}
-    for place, job in enumerate(jobs):
-        if job is not None and place not in known:
-            one = job.told(logits[place : place + 1], tokens[place : place + 1])
-            if one is not None:
-                told[place] = one
-    return told

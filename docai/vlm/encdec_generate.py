@@ -17,8 +17,9 @@ from docai.vlm.answer import Answer
 from docai.vlm.beams import Search, searched
 from docai.vlm.encdec import EncDecNetwork
 from docai.vlm.generate import Chosen, Clock, RequestImage, Stream
+from docai.vlm.logprobs import Logprobs
 from docai.vlm.request import Generation, GenerationOptions, Piece, TokenLogprob, Usage
-from docai.vlm.sample import Sampler, logprobs
+from docai.vlm.sample import Sampler
 from docai.vlm.stream import Pieces
 from docai.vlm.thinking import Thinking
 from docai.vlm.tokenizer import Tokenizer
@@ -158,18 +159,15 @@ class EncDecStream(Stream):
         """The next token, on its way, and what is told of it."""
         token = self._sampler(logits) if token is None else token
         top = self.asked.options.logprobs
-        told = None if top is None else logprobs(logits, token, top)
-        mx.async_eval(token, *(told or ()))
+        told = None if top is None else Logprobs(logits, token, top)
+        mx.async_eval(token, *(told.arrays if told else ()))
         return Chosen(token, told)
 
     def _read(self, chosen: Chosen) -> tuple[int, TokenLogprob | None]:
         """A token on the host."""
         token, text = int(np.asarray(chosen.token)[0]), self._pieces.text
-        if chosen.logprobs is None:
-            return token, None
-        own, likeliest, values = (np.asarray(array) for array in chosen.logprobs)
-        top = tuple((int(t), text(int(t)), float(v)) for t, v in zip(likeliest, values, strict=True))
-        return token, TokenLogprob(token, text(token), float(own[0]), top)
+        told, top = chosen.logprobs, self.asked.options.logprobs
+        return token, None if told is None or top is None else told.told(0, token, top, text)
 
     def choose(self, logits: mx.array) -> Chosen:
         """The next token for scores (1, V), for answers in step."""

@@ -13,6 +13,7 @@ from docai.errors import LimitExceeded
 from docai.preprocess.inputs import ImageInput
 from docai.vlm.connector import ImageFeatures
 from docai.vlm.features import Key
+from docai.vlm.logprobs import Logprobs
 from docai.vlm.network import Network
 from docai.vlm.request import Generation, GenerationOptions, Piece, Timings
 from docai.vlm.stream import Pieces
@@ -45,10 +46,10 @@ class Request:
 
 
 class Chosen(NamedTuple):
-    """A token (1,) that is on its way, and where asked for its log probability (1,), the likeliest (K,) and theirs."""
+    """A token (1,) that is on its way, and its log probabilities where they are asked for."""
 
     token: mx.array
-    logprobs: tuple[mx.array, mx.array, mx.array] | None
+    logprobs: Logprobs | None
 
 
 class Runtime:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 
 import mlx.core as mx
-import numpy as np
 
 from docai.nn.cache import Cache
 from docai.vlm.answer import Answer
 from docai.vlm.connector import ImageFeatures
 from docai.vlm.features import Key
 from docai.vlm.generate import Chosen, Clock, Request, Runtime
+from docai.vlm.logprobs import Logprobs
 from docai.vlm.prefix import BlockStore
 from docai.vlm.reading import Reading
 from docai.vlm.request import FinishReason, Generation, TokenLogprob, Usage
-from docai.vlm.sample import Sampler, logprobs, ruling
+from docai.vlm.sample import Sampler, ruling
 from docai.vlm.thinking import Thinking
 from docai.vlm.ticket import Outlet
 
@@ -114,17 +114,17 @@ class Job:
             token = self.sampler.force(forced)
         else:
             token = self.sampler(logits, answer.allowed(logits.shape[-1]))
-        told = self.told(logits, token)
-        mx.async_eval(token, *(told or ()))
+        told = None if self.top is None else Logprobs(logits, token, self.top)
+        mx.async_eval(token, *(told.arrays if told else ()))
         return Chosen(token, told)
 
-    def told(self, logits: mx.array, token: mx.array) -> tuple[mx.array, mx.array, mx.array] | None:
-        """The log probabilities that are asked for."""
-        top = self.request.options.logprobs
-        return None if top is None else logprobs(logits, token, top)
+    @property
+    def top(self) -> int | None:
+        """How many of the likeliest tokens are to be told beside the chosen one; None: not even that."""
+        return self.request.options.logprobs
 
-    def deliver(self, token: int, told: tuple[mx.array, mx.array, mx.array] | None) -> None:
-        """Take in a token that the host has read."""
+    def deliver(self, token: int, told: tuple[Logprobs, int] | None) -> None:
+        """Take in a token that the host has read; `told`: log probabilities of a step, and its row there."""
         if not self.answer.tokens:
             self.clock.prompt_done()
         self.clock.token()
@@ -134,13 +134,11 @@ class Job:
         elif len(self.answer.tokens) >= self.most:
             self.end("length")
 
-    def _logprob(self, token: int, told: Sequence[mx.array] | None) -> TokenLogprob | None:
-        if told is None:
+    def _logprob(self, token: int, told: tuple[Logprobs, int] | None) -> TokenLogprob | None:
+        if told is None or self.top is None:
             return None
-        text = self._runtime.pieces.text
-        own, likeliest, values = (np.asarray(array) for array in told)
-        top = tuple((int(t), text(int(t)), float(v)) for t, v in zip(likeliest, values, strict=True))
-        return TokenLogprob(token, text(token), float(own[0]), top)
+        step, row = told
+        return step.told(row, token, self.top, self._runtime.pieces.text)
 
     # --- the end
 

@@ -255,11 +255,3 @@ class NgramBan:
     def note(self, token: mx.array) -> None:
         self._text[self._length : self._length + 1] = token.astype(mx.int32)
         self._length += 1
-
-
-def logprobs(logits: mx.array, token: mx.array, top: int) -> tuple[mx.array, mx.array, mx.array]:
-    """Of scores (1, V): the log probability of `token` (1,), and the `top` likeliest tokens (K,) with theirs (K,)."""
-    logits = logits.astype(mx.float32)
-    every = (logits - mx.logsumexp(logits, axis=-1, keepdims=True))[0]  # (V,)
-    order = mx.argsort(-every)[:top]
-    return every[token], order, every[order]
