@@ -8,6 +8,7 @@ on behind a block gives the same numbers, to the bit, as reading everything.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
@@ -134,8 +135,8 @@ def chain(layout: Layout, root: Hashable) -> list[str]:
 class Shelf(Protocol):
     """Where blocks are kept that memory has no room for, and beyond the end of the process."""
 
-    def get(self, key: str) -> Block | None:
-        """The block; None where there is none that can be read."""
+    def get(self, keys: Sequence[str]) -> dict[str, Block]:
+        """Those of the blocks that are there and can be read."""
         ...
 
     def put(self, key: str, block: Block) -> None: ...
@@ -198,29 +199,25 @@ class BlockStore:
         return blocks
 
     def _found(self, keys: Sequence[str]) -> list[Block]:
-        blocks: list[Block] = []
-        for key in keys:
-            block = self._get(key)
-            if block is None:
-                break
-            blocks.append(block)
+        with self._lock:
+            known = {key: self._blocks[key] for key in keys if key in self._blocks}
+        if self._shelf is not None:
+            known |= self._fetched([key for key in keys if key not in known])
+        blocks = [known[key] for key in itertools.takewhile(known.__contains__, keys)]
         with self._lock:
             for key in reversed(keys[: len(blocks)]):  # the last block of a prompt is the first to go
                 if key in self._blocks:
                     self._blocks.move_to_end(key)
         return blocks
 
-    def _get(self, key: str) -> Block | None:
+    def _fetched(self, keys: Sequence[str]) -> dict[str, Block]:
+        assert self._shelf is not None, "there is a shelf"
+        fetched = self._shelf.get(keys)
         with self._lock:
-            block = self._blocks.get(key)
-        if block is not None or self._shelf is None:
-            return block
-        block = self._shelf.get(key)
-        if block is not None:
-            with self._lock:
-                self._counts.disk_hits += 1
+            self._counts.disk_hits += len(fetched)
+        for key, block in fetched.items():
             self._keep(key, block)
-        return block
+        return fetched
 
     def put(self, key: str, block: Block, tokens: int) -> None:
         """Keep the block of `tokens` tokens, whose arrays have been evaluated."""

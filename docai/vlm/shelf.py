@@ -14,11 +14,12 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import mlx.core as mx
 import numpy as np
@@ -34,16 +35,11 @@ _PENDING = 1 << 30  # bytes that may wait to be written; what comes beyond that 
 _VERSION = "docai-block-1"
 _SUFFIX, _PART = ".safetensors", ".part"
 _STALE = 3600  # seconds
-# safetensors' names of types that caches have, and the NumPy type of the same bytes
-_TYPES: dict[str, tuple[mx.Dtype, str]] = {
-    "F32": (mx.float32, "<f4"),
-    "F16": (mx.float16, "<f2"),
-    "BF16": (mx.bfloat16, "<u2"),
-    "U32": (mx.uint32, "<u4"),
-}
+_READERS = 4  # files that are read at once
+_TYPES = {"F32": mx.float32, "F16": mx.float16, "BF16": mx.bfloat16, "U32": mx.uint32}  # safetensors' names
 Written = tuple[str, Block, dict[str, "Named"]]
 Named = tuple[str, mx.array]  # a type's name, and an array that NumPy can read
-_NAMES = {dtype: name for name, (dtype, _) in _TYPES.items()}
+_NAMES = {dtype: name for name, dtype in _TYPES.items()}
 
 
 class DiskShelf:
@@ -59,9 +55,14 @@ class DiskShelf:
         writer.start()
         self._end = weakref.finalize(self, _finish, self._queue, writer)
 
-    def get(self, key: str) -> Block | None:
-        """The block; None where there is none that can be read."""
-        return self._files.read(key)
+    def get(self, keys: Sequence[str]) -> dict[str, Block]:
+        """Those of the blocks that are there and can be read. Files are read side by side."""
+        there = [key for key in keys if key in self._files]
+        if not there:
+            return {}
+        with ThreadPoolExecutor(min(_READERS, len(there)), "docai-blocks") as pool:
+            read = list(pool.map(self._files.read, there))
+        return {key: _block(contents) for key, contents in zip(there, read, strict=True) if contents is not None}
 
     def put(self, key: str, block: Block) -> None:
         """Have a block written."""
@@ -88,20 +89,23 @@ class _Files:
         self._pending = 0
         self._lock = threading.Lock()
 
-    def read(self, key: str) -> Block | None:
-        """The block of a file; one that is not as it was written is deleted."""
+    def __contains__(self, key: str) -> bool:
         with self._lock:
-            if key not in self._sizes:
-                return None
-            self._sizes.move_to_end(key)
+            return key in self._sizes
+
+    def read(self, key: str) -> Contents | None:
+        """What is in a file; one that is not as it was written is deleted."""
         path = self._path(key)
         try:
-            block = _decoded(np.fromfile(path, np.uint8), self._layout)
+            contents = _read(path, self._layout)
             os.utime(path)
         except (OSError, ValueError, KeyError, TypeError):
             self._forget(key, "disk_rejects")
             return None
-        return block
+        with self._lock:
+            if key in self._sizes:
+                self._sizes.move_to_end(key)
+        return contents
 
     def expect(self, key: str, block: Block) -> bool:
         """Whether a block is to be written: there is room, and the file is not there already."""
@@ -199,19 +203,41 @@ def _named(block: Block) -> dict[str, Named]:
     return viewed
 
 
-def _decoded(data: NDArray[np.uint8], layout: str) -> Block:
-    """The block of a file. Raises ValueError, KeyError or TypeError for one that is not as it was written."""
+class Contents(NamedTuple):
+    """A file that is as it was written: where its arrays are in `body`, and of each layer what its keys take."""
+
+    arrays: dict[str, dict[str, Any]]
+    body: NDArray[np.uint8]
+    widths: tuple[tuple[int, ...], ...]
+    end: int
+
+
+def _read(path: Path, layout: str) -> Contents:
+    """Raises OSError, ValueError, KeyError or TypeError for a file that is not as it was written."""
+    data = np.fromfile(path, np.uint8)
     length = int.from_bytes(data[:8].tobytes(), "little")
     header: dict[str, Any] = json.loads(data[8 : 8 + length].tobytes())
     said, body = header.pop("__metadata__"), data[8 + length :]
     if (said["version"], said["layout"], said["sum"]) != (_VERSION, layout, checksum(body)):
         raise ValueError("not what was written")
     widths = tuple(tuple(layer) for layer in json.loads(said["widths"]))
-    layers = tuple(
-        tuple(_array(header[f"{n}.{part}"], body) for part in range(len(layer))) for n, layer in enumerate(widths)
-    )
-    logits = _array(header["logits"], body) if "logits" in header else None
-    return Block(layers, widths, int(said["end"]), logits)
+    expected = {f"{n}.{part}" for n, layer in enumerate(widths) for part in range(len(layer))}
+    if expected - header.keys() or any(entry["dtype"] not in _TYPES for entry in header.values()):
+        raise ValueError("not the arrays of a block")
+    return Contents(header, body, widths, int(said["end"]))
+
+
+def _block(contents: Contents) -> Block:
+    """A file's block; its bytes are copied to the device at once."""
+    body = mx.array(contents.body)
+
+    def array(name: str) -> mx.array:
+        entry = contents.arrays[name]
+        start, stop = entry["data_offsets"]
+        return body[start:stop].view(_TYPES[entry["dtype"]]).reshape(entry["shape"])
+
+    layers = tuple(tuple(array(f"{n}.{part}") for part in range(len(layer))) for n, layer in enumerate(contents.widths))
+    return Block(layers, contents.widths, contents.end, array("logits") if "logits" in contents.arrays else None)
 
 
 def _encoded(block: Block, named: Mapping[str, Named], layout: str) -> list[bytes]:
@@ -236,19 +262,9 @@ def _encoded(block: Block, named: Mapping[str, Named], layout: str) -> list[byte
     return [len(head).to_bytes(8, "little"), head, body]
 
 
-def _array(entry: Mapping[str, Any], body: NDArray[np.uint8]) -> mx.array:
-    dtype, of_numpy = _TYPES[entry["dtype"]]
-    start, stop = entry["data_offsets"]
-    numbers = np.frombuffer(body[start:stop].data, of_numpy).reshape(entry["shape"])
-    made = mx.array(numbers)
-    return made.view(dtype) if dtype == mx.bfloat16 else made
-
-
 def checksum(data: NDArray[np.uint8]) -> str:
-    """Tells damaged bytes, at the speed of memory: the sum and the parity of their 64-bit words."""
-    whole = data[: len(data) // 8 * 8].view(np.uint64)
-    rest = int.from_bytes(data[len(whole) * 8 :].tobytes(), "little")
-    with np.errstate(over="ignore"):
-        return (
-            f"{int(whole.sum(dtype=np.uint64)):x}-{int(np.bitwise_xor.reduce(whole)) if len(whole) else 0:x}-{rest:x}"
-        )
+    """Tells damaged bytes, at the speed of memory: the sum of their 64-bit words, and how many bytes there are."""
+    whole = data[: len(data) // 8 * 8]
+    words = whole.view(np.uint64) if whole.ctypes.data % 8 == 0 else whole.copy().view(np.uint64)
+    rest = int.from_bytes(data[len(whole) :].tobytes(), "little")
+    return f"{int(words.sum(dtype=np.uint64)):x}-{rest:x}-{len(data)}"
