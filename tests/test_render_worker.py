@@ -16,7 +16,7 @@ from PIL import Image
 from docai.errors import InputError, LimitExceeded
 from docai.render import wire
 from docai.render.document import Source, open_document
-from docai.render.worker import Forgotten, Worker, _printable, shared_worker
+from docai.render.worker import _RECYCLE, Forgotten, Worker, _printable, shared_worker
 from docai.types import Limits
 
 
@@ -227,3 +227,15 @@ def test_a_decoder_that_wants_too_much_memory_is_told_of(monkeypatch: pytest.Mon
             source.page(0).pixels()
         assert source.page_count == 1
     shared_worker().stop()
+
+
+def test_a_fresh_process_while_a_forgotten_document_is_opened_again(tiny_pdf: bytes) -> None:
+    first = open_document(tiny_pdf)
+    others = [open_document(tiny_pdf) for _ in range(4)]  # as many as the process keeps open
+    worker = shared_worker()
+    worker._calls = _RECYCLE - 2  # one call tells that it is forgotten, one opens it, then it is replaced
+    before = worker.generation
+    assert first.page(1).size == (300, 200)
+    assert worker.generation == before + 1
+    for source in (first, *others):
+        source.close()

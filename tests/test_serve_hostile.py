@@ -183,6 +183,12 @@ def test_bodies_that_are_none(server: Served, body: bytes, kind: str, status: in
         assert server.ask("POST", path, body, {"content-type": kind})[0].status in (400, 415, 422)
 
 
+def test_answers_are_sent_at_once() -> None:
+    """asyncio switches Nagle's algorithm off only where a socket says that it is TCP: else answers wait 40 ms."""
+    with contextlib.closing(run.listen(ServeOptions(port=0))) as listening:
+        assert listening.proto == socket.IPPROTO_TCP
+
+
 def test_request_ids(server: Served) -> None:
     assert server.ask("GET", "/livez", headers={"x-request-id": "mine-1"})[0].headers["x-request-id"] == "mine-1"
     assert (

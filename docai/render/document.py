@@ -154,6 +154,22 @@ class Source:
         header, parts = self._ask(request)
         return wire.unpack_array(header["array"], parts[0])
 
+    def _reopened(
+        self, request: dict[str, Any], parts: wire.Parts, seconds: float
+    ) -> tuple[dict[str, Any], list[memoryview]]:
+        """Open the document again and ask.
+
+        Others, who open documents of their own, could make the process forget this one in between; and a fresh process
+        may take over just then, but only once.
+        """
+        with self._worker.alone:
+            self._open()
+            try:
+                return self._worker.call(request, parts, seconds=seconds)
+            except Forgotten:
+                self._open()
+                return self._worker.call(request, parts, seconds=seconds)
+
     def _open(self) -> dict[str, Any]:
         """Open the document in the running process; one that is new gets a second try after a crash of the old."""
         path = None if self._file.path is None else str(self._file.path.resolve())
@@ -193,9 +209,7 @@ class Source:
             try:
                 return self._worker.call(request, parts, seconds=seconds)
             except Forgotten:
-                with self._worker.alone:  # others, who open documents of their own, could make it forget this one again
-                    self._open()
-                    return self._worker.call(request, parts, seconds=seconds)
+                return self._reopened(request, parts, seconds)
         except InputError as error:
             raise type(error)(f"{self.name}, {place}: {error}") from error
 

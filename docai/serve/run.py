@@ -106,7 +106,7 @@ def config_of(app: object, options: ServeOptions) -> uvicorn.Config:
 def listen(options: ServeOptions) -> socket.socket:
     """The socket to listen at. Raises OutputError."""
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # else asyncio sets no TCP_NODELAY
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((options.host, options.port))
