@@ -15,7 +15,7 @@ from docai.cli.models import models
 from docai.cli.options import settings, takes
 from docai.cli.output import ReaderGone, put
 from docai.errors import DocaiError, ExitCode
-from docai.serve.options import ServeOptions
+from docai.serve.options import McpOptions, ServeOptions
 from docai.tasks.options import (
     CaptionOptions,
     ChatOptions,
@@ -203,6 +203,15 @@ def serve(options: ServeOptions, verbose: Verbose = 0, quiet: Quiet = False) -> 
     from docai.serve.run import serve as run
 
     leave(run(options, quiet=quiet, verbose=verbose))
+
+
+@app.command(epilog=SETTINGS)
+@takes(McpOptions)
+def mcp(options: McpOptions) -> None:
+    """Be the tools of a model elsewhere, over the Model Context Protocol."""
+    from docai.serve.mcp import serve_mcp
+
+    leave(serve_mcp(options.model, offline=options.offline, root=options.root))
 
 
 @app.command()

@@ -122,6 +122,23 @@ class ServeOptions:
         return Path(home, "docai", f"serve-{self.port}")
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class McpOptions:
+    """`docai mcp`."""
+
+    model: str | None = option(
+        None,
+        "The model that captions, and looks for things: a folder, a repo id or a short name.",
+        flags=("--model", "-m"),
+        variable="DOCAI_MCP_MODEL",
+    )
+    root: str | None = option(None, "A folder outside of which no file is read. Default: all that the user may read.")
+    offline: bool = option(False, "Never use the network: only models that are in the cache.")
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
 def seconds_of(text: str, name: str) -> float:
     """`90s`, `10m`, `2h`, `1d` or a number of seconds. Raises UsageError."""
     match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smhd]?)", text.strip())
