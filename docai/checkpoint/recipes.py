@@ -42,6 +42,7 @@ RECIPES: dict[str, Recipe] = {
     "qwen3-vl-30b": Recipe("Qwen/Qwen3-VL-30B-A3B-Instruct", "Qwen3-VL, mixture of experts, 30B"),
     "qwen3": Recipe("Qwen/Qwen3-4B", "Qwen3, text only, 4B"),
     "rt-detr-v2": Recipe("docling-project/docling-layout-heron", "Docling's heron (RT-DETRv2), layout"),
+    "youtu-vl": Recipe("tencent/Youtu-VL-4B-Instruct", "Youtu-VL, 4B"),
     "smollm2": Recipe("HuggingFaceTB/SmolLM2-135M-Instruct", "SmolLM2 (Llama), text only, 135M"),
 }
 
@@ -63,7 +64,6 @@ LATER: dict[str, tuple[str, ...]] = {
     "Phi-4 multimodal": ("phi4mm", "phi4_multimodal"),
     "Qwen3.5-VL": ("qwen3_5", "qwen3_5_moe"),
     "Qwen3.8-Flash-Next": ("qwen4_exp",),
-    "Youtu-VL": ("youtu_vl",),
 }
 
 

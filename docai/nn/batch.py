@@ -14,7 +14,7 @@ from functools import lru_cache
 import mlx.core as mx
 import numpy as np
 
-from docai.nn.cache import Arrays, Cache, ConvCache, FullCache, QuantizedCache, RotatingCache, Rounding
+from docai.nn.cache import Arrays, Cache, ConvCache, FullCache, LatentCache, QuantizedCache, RotatingCache, Rounding
 from docai.nn.mask import Mask
 from docai.nn.scores import Scoring, attend, attend_quantized
 
@@ -128,7 +128,7 @@ class BatchCache:
         if isinstance(mask, mx.array) and grouped.shape[2] > 1:
             mask = self._places.spread(mask, grouped.shape[2])
         out = attend(grouped, keys, values, scoring, mask)
-        return (out[:, :, :1] if twice else out).reshape(q.shape)
+        return (out[:, :, :1] if twice else out).reshape(*q.shape[:-1], -1)
 
     def _put(self, storage: list[mx.array], new: Sequence[mx.array]) -> list[mx.array]:
         pairs = zip(storage, new, strict=True)
@@ -223,6 +223,13 @@ class BatchQuantizedCache(BatchCache):
         return attend_quantized(q, k, v, scoring, mask)
 
 
+class BatchLatentCache(BatchCache):
+    """Latent rows and turned keys of each place, as in `LatentCache`."""
+
+    def _attended(self, q: mx.array, k: Arrays, v: Arrays, scoring: Scoring, mask: Mask) -> mx.array:
+        return super()._attended(q, [mx.concatenate([k[0], v[0]], axis=-1)], k, scoring, mask)
+
+
 class BatchConvCache(BatchCache):
     """The last rows of each place, as in `ConvCache`; steps are of one token."""
 
@@ -252,6 +259,8 @@ def batch_cache(cache: Cache, places: Places, *, apart: bool = False) -> BatchCa
             return BatchCache(places, cache.window, apart=apart)
         case QuantizedCache():
             return BatchQuantizedCache(places, cache.rounding, apart=apart)
+        case LatentCache():
+            return BatchLatentCache(places, apart=apart)
         case FullCache():
             return BatchCache(places, apart=apart)
         case _:

@@ -69,10 +69,14 @@ class FullCache:
         self._values: mx.array | None = None
 
     def attend(self, q: mx.array, k: mx.array, v: mx.array, scoring: Scoring, mask: Mask) -> mx.array:
+        return attend(q, *self.taken(k, v), scoring, mask)
+
+    def taken(self, k: mx.array, v: mx.array) -> tuple[mx.array, mx.array]:
+        """Take in keys and values of the next tokens; those of all."""
         start, self.offset = self.offset, self.offset + k.shape[2]
         self._keys = written(self._keys, k, start)
         self._values = written(self._values, v, start)
-        return attend(q, self._keys[:, :, : self.offset], self._values[:, :, : self.offset], scoring, mask)
+        return self._keys[:, :, : self.offset], self._values[:, :, : self.offset]
 
     def mask(self, length: int, window: int | None, blocks: mx.array | None = None) -> Mask:
         return causal(length, self.offset, window=window, blocks=blocks)
@@ -93,6 +97,15 @@ class FullCache:
     @property
     def state(self) -> Arrays:
         return [a for a in (self._keys, self._values) if a is not None]
+
+
+class LatentCache(FullCache):
+    """Keeps latent rows and turned keys (see `docai.nn.mla`), which beside each other are keys; the rows are values."""
+
+    def attend(self, q: mx.array, k: mx.array, v: mx.array, scoring: Scoring, mask: Mask) -> mx.array:
+        """q (B, heads, L, rank + turned), k (B, 1, L, rank), v (B, 1, L, turned) -> (B, heads, L, rank)"""
+        latent, turned = self.taken(k, v)
+        return attend(q, mx.concatenate([latent, turned], axis=-1), latent, scoring, mask)
 
 
 class RotatingCache:

@@ -8,9 +8,10 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from docai.nn.attention import Attention, AttentionSpec
-from docai.nn.cache import Cache, ConvCache, FullCache, LayerCache, QuantizedCache, RotatingCache, Rounding
+from docai.nn.cache import Cache, ConvCache, FullCache, LatentCache, LayerCache, QuantizedCache, RotatingCache, Rounding
 from docai.nn.golden import Golden, GoldenAttention, GoldenAttentionSpec
 from docai.nn.mask import Mask
+from docai.nn.mla import LatentAttention, LatentSpec
 from docai.nn.mlp import Mlp, MlpSpec
 from docai.nn.moe import Moe, MoeSpec
 from docai.nn.norm import BareRms, norm
@@ -65,7 +66,9 @@ def _mlp(spec: MlpSpec | MoeSpec, whole: DecoderSpec) -> Mlp | Moe:
     return Mlp(whole.dims, spec) if isinstance(spec, MlpSpec) else Moe(whole.dims, spec)
 
 
-def _attention(spec: AttentionSpec, whole: DecoderSpec) -> Attention | ShortConv:
+def _attention(spec: AttentionSpec, whole: DecoderSpec) -> Attention | LatentAttention | ShortConv:
+    if isinstance(spec, LatentSpec):
+        return LatentAttention(whole.dims, spec, whole.norm_eps)
     if isinstance(spec, ShortConvSpec):
         return ShortConv(whole.dims, spec)
     if isinstance(spec, GoldenAttentionSpec):
@@ -171,6 +174,8 @@ def _ropes(spec: DecoderSpec) -> list[RopeSpec]:
 def _cache(spec: AttentionSpec, rounding: Rounding | None) -> Cache:
     if spec.window is not None:
         return ConvCache(spec.window) if isinstance(spec, ShortConvSpec) else RotatingCache(spec.window)
+    if isinstance(spec, LatentSpec):
+        return LatentCache()
     return FullCache() if rounding is None else QuantizedCache(rounding)
 
 

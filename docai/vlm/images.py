@@ -47,6 +47,7 @@ __all__ = [
     "canvas_images",
     "cut_images",
     "falcon_images",
+    "flat_images",
     "florence_images",
     "gemma_images",
     "llava_images",
@@ -275,6 +276,27 @@ def bounded_images(*, patch: int = 16, least: int = 256, most: int = 3600) -> Im
             patch=prep.get("patch_size") or vision.get("patch_size") or patch,
             least_patches=prep.get("min_num_patches") or config.get("min_num_patches") or least,
             most_patches=prep.get("max_num_patches") or config.get("max_num_patches") or most,
+            how=_resampling(prep, BILINEAR),
+        )
+
+    return _checked(build)
+
+
+def flat_images(*, patch: int = 16, merge: int = 2, most: int = 4096) -> Images:
+    """Youtu-VL: native resolution in whole blocks, patches of SigLIP 2's kind."""
+
+    def build(prep: Prep, config: Config) -> ImageProcessor:
+        vision = config.get("vision_config") or {}
+        block = vision.get("spatial_merge_size") or merge
+        patches = prep.get("max_num_patches") or vision.get("num_patches") or most
+        return SplitImages(
+            _normalization(prep, HALF, HALF),
+            patch=prep.get("patch_size") or vision.get("patch_size") or patch,
+            merge=block,
+            least_tokens=1,
+            most_tokens=patches // block**2,
+            tile=patch,
+            cuts=None,
             how=_resampling(prep, BILINEAR),
         )
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from docai.errors import UsageError
 from docai.nn.cache import Cache, FullCache, RotatingCache, Rounding
+from docai.nn.mla import LatentSpec
 from docai.nn.rope import LongScaling
 from docai.vlm.connector import ImageFeatures
 from docai.vlm.features import Key
@@ -133,7 +134,11 @@ class Reading:
 
 
 def new_caches(network: Network, options: GenerationOptions) -> list[Cache]:
-    """Empty caches, as the options have them. Raises UsageError where heads cannot be rounded."""
+    """Empty caches, as the options have them. Raises UsageError where heads cannot be rounded, or are none."""
+    if (options.kv_bits or options.kv_window) and any(
+        isinstance(layer.attention, LatentSpec) for layer in network.spec.decoder.layers
+    ):
+        raise UsageError("kv_bits, kv_window: this model keeps small rows instead of keys and values; leave them out")
     if not options.kv_bits:
         caches, window = network.caches(), options.kv_window
         return caches if window is None else [RotatingCache(window) if isinstance(c, FullCache) else c for c in caches]

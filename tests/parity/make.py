@@ -135,6 +135,12 @@ def moonvit(recipe: Recipe) -> dict[str, np.ndarray]:
     }
 
 
+def flat(recipe: Recipe) -> dict[str, np.ndarray]:
+    """Patches of all images in a row, as they lie in blocks, and their grids (h, w)."""
+    grids = [image.grid[1:] for image in recipe.images if image.grid]
+    return {"pixel_values": np.concatenate(all_pixels(recipe)), "spatial_shapes": np.array(grids)}
+
+
 def naflex(recipe: Recipe) -> dict[str, np.ndarray]:
     """Patches of all parts of all images row by row, (parts, most, p * p * 3), which of them count, and the grids."""
     parts: list[np.ndarray] = []
@@ -186,6 +192,7 @@ FEEDS: dict[str, Callable[[Recipe], dict[str, np.ndarray]]] = {
     "falcon": falcon,
     "moonvit": moonvit,
     "naflex": naflex,
+    "flat": flat,
     "prefix": prefix,
     "marked": marked,
 }

@@ -29,10 +29,11 @@ class Image:
 class Variant:
     """The same checkpoint as another dialect has it: names renamed by regular expressions, in order, and a config.
 
-    `copies`: tensors that are there a second time, new name -> name. `channels_last`: convolutions as MLX has them, of a
-    case that has them otherwise, and `channels_first` the other way round.
+    `copies`: tensors that are there a second time, new name -> name. `channels_last`: convolutions as MLX has them, of
+    a case that has them otherwise, and `channels_first` the other way round.
     `drops`: names that are not there. `alternating`: names whose rows are not in two halves, but alternate. `mlx`: the
-    model of mlx-vlm whose names and shapes these are; make.py asks it for them.
+    model of mlx-vlm whose names and shapes these are; make.py asks it for them. `latents`: matrices of keys
+    and values from latent rows are one.
     """
 
     renames: tuple[tuple[str, str], ...] = ()
@@ -43,6 +44,7 @@ class Variant:
     drops: str = ""
     alternating: str = ""
     mlx: str = ""
+    latents: bool = False
 
 
 @dataclass(frozen=True)
@@ -470,7 +472,41 @@ PUBLISHED_MAGE = Variant(
     ),
     channels_first=True,
 )  # fmt: skip
+YOUTU = {
+    "model_type": "youtu_vl", "image_token_id": 95, "video_token_id": 96,
+    **{k: v for k, v in TEXT.items() if k not in ("head_dim", "bos_token_id", "eos_token_id", "pad_token_id")},
+    "kv_lora_rank": 16, "q_lora_rank": 24, "qk_rope_head_dim": 8, "qk_nope_head_dim": 12, "v_head_dim": 10,
+    "rope_theta": 1000.0, "rms_norm_eps": 1e-6, "tie_word_embeddings": True,
+    "vision_config": {
+        "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 2, "patch_size": 4,
+        "out_hidden_size": 32, "window_size": 16, "fullatt_block_indexes": [1],
+    },
+}  # fmt: skip
+PUBLISHED_YOUTU = Variant(
+    (
+        (r"^vision_tower\.merger", "merger"), (r"^vision_tower\.", "siglip2.vision_model."),
+        (r"^language_model\.model\.", "model."), (r"^language_model\.lm_head", "lm_head"),
+    ),
+    latents=True,
+)  # fmt: skip
 ONLY_MLX = (
+    Recipe(
+        "youtu_vl",
+        "mlx_vlm:youtu_vl",
+        YOUTU,
+        QWEN_PROMPT,
+        (Image((60, 48), 15, (1, 6, 10)), Image((32, 48), 8, (1, 8, 4))),
+        "flat",
+        variants={"published": PUBLISHED_YOUTU},
+    ),
+    Recipe(
+        "youtu_vl-direct",
+        "mlx_vlm:youtu_vl",
+        {**YOUTU, "q_lora_rank": None, "rope_interleave": False, "rope_traditional": False, "attention_bias": True},
+        QWEN_PROMPT,
+        (Image((60, 48), 15, (1, 6, 10)), Image((32, 48), 8, (1, 8, 4))),
+        "flat",
+    ),
     Recipe(
         "mage_vl",
         "mlx_vlm:mage_vl",

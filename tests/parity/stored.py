@@ -56,6 +56,7 @@ def weights_of(name: str, variant: str = "") -> Tensors:
         channels_first=changed.get("channels_first", False),
         drops=changed.get("drops", ""),
         alternating=changed.get("alternating", ""),
+        latents=changed.get("latents", False),
     )
 
 

@@ -50,6 +50,7 @@ def as_variant(
     channels_first: bool = False,
     drops: str = "",
     alternating: str = "",
+    latents: bool = False,
 ) -> dict[str, Array]:
     """The tensors of a checkpoint as another dialect has them, by name; `Variant` tells what the rest is."""
     out = {}
@@ -64,7 +65,19 @@ def as_variant(
         if is_convolution and (channels_last or channels_first):
             value = np.moveaxis(value, 1, -1) if channels_last else np.moveaxis(value, -1, 1)
         out[name] = value
+    out = with_latents_joined(out) if latents else out
     return {name: np.ascontiguousarray(a) for name, a in (out | {new: out[old] for new, old in copies.items()}).items()}
+
+
+def with_latents_joined(values: Mapping[str, Array]) -> dict[str, Array]:
+    """`embed_q` (heads, rank, key) and `unembed_out` (heads, value, rank) as one `kv_b_proj`, as they are published."""
+    out = dict(values)
+    for name in [name for name in values if name.endswith("embed_q.weight")]:
+        stem = name.removesuffix("embed_q.weight")
+        parts = [out.pop(name).swapaxes(1, 2), out.pop(f"{stem}unembed_out.weight")]
+        joined = np.concatenate(parts, axis=1)  # (heads, key + value, rank)
+        out[f"{stem}kv_b_proj.weight"] = joined.reshape(-1, joined.shape[-1])
+    return out
 
 
 def tensors(shapes: Mapping[str, Sequence[int]], seed: int, *, norm_offset: bool = False) -> dict[str, Array]:

@@ -100,6 +100,7 @@ FAMILIES: dict[str, str] = {
     "qwen3_moe": "qwen",
     "qwen3_vl": "qwen3_vl",
     "qwen3_vl_moe": "qwen3_vl",
+    "youtu_vl": "youtu_vl",
 }
 
 

@@ -1,4 +1,4 @@
-"""Text decoders under the families: their configs as `DecoderSpec`s, and their weight rules.
+"""Text decoders under the families: their configs as `DecoderSpec`s.
 
 Field names and defaults are those of transformers' configuration classes: a config.json may leave out what its class
 knows (LLaVA 1.5's text_config names hardly anything).
@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from docai.checkpoint.dialect import Drop, Rename, Rule, Shift, Split, Stack, renames
 from docai.errors import CheckpointError
 from docai.nn.attention import AttentionSpec
+from docai.nn.mla import LatentSpec
 from docai.nn.mlp import MlpSpec
 from docai.nn.moe import MoeSpec
 from docai.nn.rope import LinearScaling, Llama3Scaling, LongScaling, RopeSpec, Scaling, YarnScaling
@@ -63,6 +63,11 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "cohere2": {**_COHERE, "logit_scale": 0.0625, "tie_word_embeddings": True, "sliding_window_pattern": 4},
     "cohere_compass_text": _COHERE,
+    "youtu": {
+        **_LLAMA, "vocab_size": 128_256, "hidden_size": 2048, "intermediate_size": 6144, "num_attention_heads": 16,
+        "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_rope_head_dim": 64, "v_head_dim": 128, "qk_nope_head_dim": 128,
+        "max_position_embeddings": 131_072, "tie_word_embeddings": True, "rope_interleave": True,
+    },
     "gemma": {
         **_GEMMA, "hidden_size": 3072, "intermediate_size": 24_576, "num_hidden_layers": 28, "num_attention_heads": 16,
         "num_key_value_heads": 16,
@@ -87,7 +92,7 @@ def decoder_spec(config: Config, kind: str | None = None) -> DecoderSpec:
     makers: dict[str, Callable[[Config], DecoderSpec]] = {
         "cohere2": _cohere_2, "cohere_compass_text": _cohere_compass, "gemma": _gemma, "gemma2": _gemma_2,
         "gemma3_text": _gemma_3, "lfm2": _lfm_2, "phi3": _phi_3, "qwen2": _qwen_2, "qwen3": _qwen_3,
-        "qwen3_moe": _qwen_3,
+        "qwen3_moe": _qwen_3, "youtu": _youtu,
     }  # fmt: skip
     return makers.get(kind, _llama)(config)
 
@@ -223,6 +228,27 @@ def _lfm_2_width(config: Config) -> int:
     return -(-width // config["block_multiple_of"]) * config["block_multiple_of"]
 
 
+def _youtu(config: Config) -> DecoderSpec:
+    """Latent attention (DeepSeek's) in every layer, which is dense."""
+    if config.get("n_routed_experts"):
+        raise CheckpointError(f"config.json: n_routed_experts {config['n_routed_experts']} are not supported here")
+    said, bias = _rope_parameters(config), config["attention_bias"]
+    rope = replace(rope_spec(config, said, config["qk_rope_head_dim"]), interleaved=config["rope_interleave"])
+    attention = LatentSpec.of(
+        config["num_attention_heads"],
+        rope,
+        rank=config["kv_lora_rank"],
+        plain=config["qk_nope_head_dim"],
+        value=config["v_head_dim"],
+        scale=_magnitude(said.get("factor", 1.0), said.get("mscale_all_dim") or 0.0) ** 2,
+        query_rank=config.get("q_lora_rank"),
+        qkv_bias=bias,
+        out_bias=bias,
+    )
+    mlp = MlpSpec(config["intermediate_size"], config["hidden_act"], bias=config["mlp_bias"])
+    return _decoder(config, [LayerSpec(attention, mlp)] * config["num_hidden_layers"])
+
+
 def _gelu(config: Config) -> str:
     """The first files of Gemma say "gelu" in hidden_act and mean its approximation, as all code reads it."""
     name: str = config.get("hidden_activation") or config["hidden_act"]
@@ -330,55 +356,3 @@ def _yarn_attention(said: dict[str, Any]) -> float | None:
 
 def _magnitude(factor: float, scale: float) -> float:
     return 0.1 * scale * math.log(factor) + 1 if factor > 1 else 1.0
-
-
-_PLAIN_NORMS = {"input_layernorm": "attn_norm", "post_attention_layernorm": "mlp_norm"}
-_SANDWICH_NORMS = {
-    "input_layernorm": "attn_norm",
-    "post_attention_layernorm": "attn_post_norm",
-    "pre_feedforward_layernorm": "mlp_norm",
-    "post_feedforward_layernorm": "mlp_post_norm",
-}
-
-
-def decoder_rules(
-    spec: DecoderSpec, model: str = "model.", head: str = "lm_head.", *, norm_offset: bool = False
-) -> tuple[Rule, ...]:
-    """From transformers' names to ours. `model` and `head` are what stands before the body's and the head's.
-
-    `norm_offset`: norms multiply by 1 + w (Gemma); the 1 is added here, once.
-    """
-    norms = _SANDWICH_NORMS if spec.layers[0].sandwich else _PLAIN_NORMS
-    layer, ours = f"{model}layers.{{i}}.", "decoder.layers.{i}."
-    shifted = [f"{layer}{name}.weight" for name in (*norms, "self_attn.q_norm", "self_attn.k_norm")]
-    return (
-        Drop(f"{layer}self_attn.rotary_emb.inv_freq"),
-        *(Shift(name, 1.0) for name in (*shifted, f"{model}norm.weight") if norm_offset),
-        *renames({name + ".weight": new + ".weight" for name, new in norms.items()}, layer, ours),
-        Split(f"{layer}self_attn.qkv_proj.{{part}}", tuple(f"{ours}attn.{n}.{{part}}" for n in "qkv"), 0, _qkv(spec)),
-        Rename(f"{layer}self_attn.{{x:q|k|v|o}}_proj.{{part}}", f"{ours}attn.{{x}}.{{part}}"),
-        Rename(f"{layer}self_attn.{{x:q|k}}_norm.weight", f"{ours}attn.{{x}}_norm.weight"),
-        *_expert_rules(layer, ours),
-        Split(f"{layer}mlp.gate_up_proj.{{part}}", (f"{ours}mlp.gate.{{part}}", f"{ours}mlp.up.{{part}}")),
-        Rename(f"{layer}mlp.{{x:gate|up|down}}_proj.{{part}}", f"{ours}mlp.{{x}}.{{part}}"),
-        Rename(f"{model}embed_tokens.weight", "decoder.embed.weight"),
-        Rename(f"{model}norm.weight", "decoder.norm.weight"),
-        Drop(f"{head}weight") if spec.tied else Rename(f"{head}weight", "decoder.head.weight"),
-    )  # fmt: skip
-
-
-def _qkv(spec: DecoderSpec) -> tuple[int, int, int]:
-    attention = spec.layers[0].attention
-    return attention.heads, attention.kv_heads, attention.kv_heads
-
-
-def _expert_rules(layer: str, ours: str) -> tuple[Rule, ...]:
-    """A router and experts: one by one (`experts.N`), stacked by MLX (`switch_mlp`), or fused by transformers 5."""
-    experts = f"{ours}mlp.experts."
-    return (
-        Rename(f"{layer}mlp.gate.weight", f"{ours}mlp.router.weight"),
-        *(Stack(f"{layer}mlp.experts.{{e}}.{x}_proj.weight", f"{experts}{x}.weight") for x in ("gate", "up", "down")),
-        Rename(f"{layer}mlp.switch_mlp.{{x:gate|up|down}}_proj.weight", f"{experts}{{x}}.weight"),
-        Split(f"{layer}mlp.experts.gate_up_proj", (f"{experts}gate.weight", f"{experts}up.weight"), 1),
-        Rename(f"{layer}mlp.experts.down_proj", f"{experts}down.weight"),
-    )

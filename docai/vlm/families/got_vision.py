@@ -10,7 +10,8 @@ from docai.nn.mlp import MlpSpec
 from docai.nn.sam import SamSpec
 from docai.vlm.config import Config
 from docai.vlm.connector import ShrinkerSpec
-from docai.vlm.families.decoders import decoder_rules, decoder_spec
+from docai.vlm.families.decoder_rules import decoder_rules
+from docai.vlm.families.decoders import decoder_spec
 from docai.vlm.got import asked
 from docai.vlm.prompt import PromptSpec
 from docai.vlm.spec import ModelSpec

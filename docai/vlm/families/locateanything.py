@@ -12,7 +12,8 @@ from docai.nn.packed_vit import PackedVitSpec
 from docai.vlm.config import Config
 from docai.vlm.connector import MergerSpec
 from docai.vlm.families import Family
-from docai.vlm.families.decoders import decoder_rules, decoder_spec
+from docai.vlm.families.decoder_rules import decoder_rules
+from docai.vlm.families.decoders import decoder_spec
 from docai.vlm.families.nested import image_token, vision_config
 from docai.vlm.images import locate_images
 from docai.vlm.prompt import Between, PromptSpec

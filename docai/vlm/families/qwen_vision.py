@@ -14,7 +14,8 @@ from docai.nn.packed_vit import PackedVitSpec
 from docai.vlm.config import Config
 from docai.vlm.connector import MergerSpec
 from docai.vlm.families import Rules
-from docai.vlm.families.decoders import decoder_rules, decoder_spec
+from docai.vlm.families.decoder_rules import decoder_rules
+from docai.vlm.families.decoders import decoder_spec
 from docai.vlm.positions import MropeSpec
 from docai.vlm.prompt import ClipPrompt, PromptSpec, Stamped
 from docai.vlm.spec import DecoderSpec, ModelSpec

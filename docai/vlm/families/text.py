@@ -7,7 +7,8 @@ from functools import partial
 from docai.checkpoint.dialect import Rule
 from docai.vlm.config import Config
 from docai.vlm.families import Family
-from docai.vlm.families.decoders import decoder_rules, decoder_spec
+from docai.vlm.families.decoder_rules import decoder_rules
+from docai.vlm.families.decoders import decoder_spec
 from docai.vlm.prompt import PromptSpec
 from docai.vlm.spec import ModelSpec
 

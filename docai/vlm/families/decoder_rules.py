@@ -1,0 +1,86 @@
+"""The weight rules of text decoders, from the names that transformers and MLX give them."""
+
+from __future__ import annotations
+
+from docai.checkpoint.dialect import Drop, Rename, Reshape, Rule, Shift, Split, Stack, Transpose, renames
+from docai.nn.mla import LatentSpec
+from docai.vlm.spec import DecoderSpec
+
+_PLAIN_NORMS = {"input_layernorm": "attn_norm", "post_attention_layernorm": "mlp_norm"}
+_SANDWICH_NORMS = {
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "attn_post_norm",
+    "pre_feedforward_layernorm": "mlp_norm",
+    "post_feedforward_layernorm": "mlp_post_norm",
+}
+
+
+def decoder_rules(
+    spec: DecoderSpec, model: str = "model.", head: str = "lm_head.", *, norm_offset: bool = False
+) -> tuple[Rule, ...]:
+    """From transformers' names to ours. `model` and `head` are what stands before the body's and the head's.
+
+    `norm_offset`: norms multiply by 1 + w (Gemma); the 1 is added here, once.
+    """
+    norms = _SANDWICH_NORMS if spec.layers[0].sandwich else _PLAIN_NORMS
+    layer, ours = f"{model}layers.{{i}}.", "decoder.layers.{i}."
+    shifted = [f"{layer}{name}.weight" for name in (*norms, "self_attn.q_norm", "self_attn.k_norm")]
+    return (
+        Drop(f"{layer}self_attn.rotary_emb.inv_freq"),
+        *(Shift(name, 1.0) for name in (*shifted, f"{model}norm.weight") if norm_offset),
+        *renames({name + ".weight": new + ".weight" for name, new in norms.items()}, layer, ours),
+        Split(f"{layer}self_attn.qkv_proj.{{part}}", tuple(f"{ours}attn.{n}.{{part}}" for n in "qkv"), 0, _qkv(spec)),
+        Rename(f"{layer}self_attn.{{x:q|k|v|o}}_proj.{{part}}", f"{ours}attn.{{x}}.{{part}}"),
+        Rename(f"{layer}self_attn.{{x:q|k}}_norm.weight", f"{ours}attn.{{x}}_norm.weight"),
+        *_latent_rules(spec, f"{layer}self_attn.", f"{ours}attn."),
+        *_expert_rules(layer, ours),
+        Split(f"{layer}mlp.gate_up_proj.{{part}}", (f"{ours}mlp.gate.{{part}}", f"{ours}mlp.up.{{part}}")),
+        Rename(f"{layer}mlp.{{x:gate|up|down}}_proj.{{part}}", f"{ours}mlp.{{x}}.{{part}}"),
+        Rename(f"{model}embed_tokens.weight", "decoder.embed.weight"),
+        Rename(f"{model}norm.weight", "decoder.norm.weight"),
+        Drop(f"{head}weight") if spec.tied else Rename(f"{head}weight", "decoder.head.weight"),
+    )  # fmt: skip
+
+
+def _latent_rules(spec: DecoderSpec, old: str, ours: str) -> tuple[Rule, ...]:
+    """Of latent attention: matrices of keys and values are one as published, turned and apart in MLX's files."""
+    attention = spec.layers[0].attention
+    if not isinstance(attention, LatentSpec):
+        return ()
+    whole, sizes = f"{old}kv_b_proj.weight", (attention.plain, attention.value)
+    return (
+        Reshape(whole, (attention.heads, sum(sizes), -1)),
+        Split(whole, (f"{old}embed_k.weight", f"{ours}value_up.weight"), 1, sizes),
+        Transpose(f"{old}embed_k.weight", (0, 2, 1)),
+        *renames(
+            {
+                "embed_k.weight": "key_up.weight",
+                "embed_q.weight": "key_up.weight",
+                "unembed_out.weight": "value_up.weight",
+                "q_a_proj.{part}": "q_down.{part}",
+                "q_a_layernorm.weight": "q_norm.weight",
+                "q_b_proj.{part}": "q_up.{part}",
+                "kv_a_proj_with_mqa.{part}": "latent.{part}",
+                "kv_a_layernorm.weight": "latent_norm.weight",
+            },
+            old,
+            ours,
+        ),
+    )
+
+
+def _qkv(spec: DecoderSpec) -> tuple[int, int, int]:
+    attention = spec.layers[0].attention
+    return attention.heads, attention.kv_heads, attention.kv_heads
+
+
+def _expert_rules(layer: str, ours: str) -> tuple[Rule, ...]:
+    """A router and experts: one by one (`experts.N`), stacked by MLX (`switch_mlp`), or fused by transformers 5."""
+    experts = f"{ours}mlp.experts."
+    return (
+        Rename(f"{layer}mlp.gate.weight", f"{ours}mlp.router.weight"),
+        *(Stack(f"{layer}mlp.experts.{{e}}.{x}_proj.weight", f"{experts}{x}.weight") for x in ("gate", "up", "down")),
+        Rename(f"{layer}mlp.switch_mlp.{{x:gate|up|down}}_proj.weight", f"{experts}{{x}}.weight"),
+        Split(f"{layer}mlp.experts.gate_up_proj", (f"{experts}gate.weight", f"{experts}up.weight"), 1),
+        Rename(f"{layer}mlp.experts.down_proj", f"{experts}down.weight"),
+    )
