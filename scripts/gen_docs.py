@@ -1,8 +1,13 @@
-"""Writes docs/cli.md from the command line itself: `python scripts/gen_docs.py`; with `--check` it only compares."""
+"""Writes docs/cli.md from the command line itself, and the table of families in docs/models.md from theirs.
+
+`python scripts/gen_docs.py`; with `--check` it only compares.
+"""
 
 from __future__ import annotations
 
+import ast
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +17,11 @@ from typing import Annotated, Any, get_args, get_origin
 from typer.models import ArgumentInfo, CommandInfo, OptionInfo
 
 from docai.cli.app import app
+from docai.vlm.families import FAMILIES
 
-TARGET = Path(__file__).parent.parent / "docs" / "cli.md"
+ROOT = Path(__file__).parent.parent
+COMMANDS, MODELS = ROOT / "docs" / "cli.md", ROOT / "docs" / "models.md"
+FIRST, LAST = "<!-- families: written by scripts/gen_docs.py -->", "<!-- end of families -->"
 HEAD = """\
 # Command line
 
@@ -26,13 +34,30 @@ name in the column *variable* can also be set there, or in a `docai.toml` (see t
 
 
 def main() -> int:
-    text = page()
+    pages = {COMMANDS: page(), MODELS: with_families(MODELS.read_text(encoding="utf-8"))}
     if "--check" in sys.argv[1:]:
-        same = TARGET.is_file() and TARGET.read_text(encoding="utf-8") == text
-        print("docs/cli.md is up to date" if same else "docs/cli.md is not: run python scripts/gen_docs.py")
-        return 0 if same else 1
-    TARGET.write_text(text, encoding="utf-8")
+        stale = [p.name for p, text in pages.items() if not p.is_file() or p.read_text(encoding="utf-8") != text]
+        print(f"not up to date: {', '.join(stale)}; run python scripts/gen_docs.py" if stale else "all up to date")
+        return 1 if stale else 0
+    for path, text in pages.items():
+        path.write_text(text, encoding="utf-8")
     return 0
+
+
+def with_families(text: str) -> str:
+    """The page about models with its table of families, made of the first line that each says of itself."""
+    kinds: dict[str, list[str]] = {}
+    for kind, module in FAMILIES.items():
+        kinds.setdefault(module, []).append(f"`{kind}`")
+    rows = sorted(f"| {about(module)} | {', '.join(names)} |" for module, names in kinds.items())
+    table = "\n".join(["| family | `model_type` |", "| --- | --- |", *rows])
+    return re.sub(f"(?s)(?<={re.escape(FIRST)}).*(?={re.escape(LAST)})", lambda _: f"\n\n{table}\n\n", text)
+
+
+def about(module: str) -> str:
+    """The first line of a family's own words; nothing is imported, so it needs no MLX."""
+    source = (ROOT / "docai" / "vlm" / "families" / f"{module}.py").read_text(encoding="utf-8")
+    return str(ast.get_docstring(ast.parse(source))).splitlines()[0].rstrip(".")
 
 
 def page() -> str:
