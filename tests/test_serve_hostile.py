@@ -19,6 +19,7 @@ import pytest
 pytest.importorskip("mlx.core")
 
 from docai.serve import front, run
+from docai.serve.options import ServeOptions
 from tests.conftest import make_pdf
 from tests.serving import Served, served
 from tests.tiny_checkpoint import tiny_llama, tiny_qwen2_vl

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -124,8 +123,7 @@ async def while_there(request: Request, work: Awaitable[T]) -> T:
     finally:
         for one in (task, gone):
             one.cancel()
-        with contextlib.suppress(BaseException):
-            await asyncio.gather(task, gone, return_exceptions=True)
+        await asyncio.gather(task, gone, return_exceptions=True)
 
 
 async def _gone(request: Request) -> None:
