@@ -210,6 +210,11 @@ def test_completions(client: Any, sees: Model) -> None:
     assert "".join(chunk.choices[0].text for chunk in stream) == expected.text
 
 
+def test_an_empty_prompt(client: Any) -> None:
+    with pytest.raises(openai.BadRequestError, match="empty"):
+        client.completions.create(model="sees", prompt="", max_tokens=4)
+
+
 def test_responses(client: Any, folder: Path, sees: Model) -> None:
     expected = sees.generate("Hello there", max_tokens=8)
     made = client.responses.create(model="sees", input="Hello there", max_output_tokens=8)

@@ -222,6 +222,8 @@ class Models:
         engine, loop = offered.engine, asyncio.get_running_loop()
         request = await loop.run_in_executor(self._hands, partial(self._prepared, offered, question))
         self._check(engine)
+        if not request.ids:
+            raise ApiError(400, "the prompt is empty", code="invalid_value", param="prompt")
         try:
             return engine.submit(request, client=question.client, tenant=question.tenant, started=started)
         except LimitExceeded as error:
