@@ -24,6 +24,7 @@ from docai.checkpoint.recipe import Recipe, planned
 from docai.checkpoint.tensors import Quantization
 from docai.cli.app import main
 from docai.errors import CheckpointError, ExitCode, OutputError, UsageError
+from docai.layout.families import FAMILIES as DETECTORS
 from docai.tasks.convert import convert_model, parse_size
 from docai.tasks.models import list_models, show_model, verify_model
 from docai.tasks.models_options import ConvertOptions
@@ -336,7 +337,7 @@ class TestListAndPull:
 
     def test_every_family_is_listed(self, cache: Hub) -> None:
         listed = [kind for kinds in list_models()["families"].values() for kind in kinds]
-        assert sorted(listed) == sorted(FAMILIES)
+        assert sorted(listed) == sorted([*FAMILIES, *DETECTORS])
 
     def test_offline_by_option(self, cache: Hub, capsys: pytest.CaptureFixture[str]) -> None:
         assert run("models", "pull", "org/tiny", "--offline") == ExitCode.DEPENDENCY
