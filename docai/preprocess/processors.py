@@ -12,7 +12,7 @@ from docai.errors import InputError
 from docai.preprocess.inputs import ImageInput, ImageProcessor, Pixels, Rgb
 from docai.preprocess.normalize import Normalization
 from docai.preprocess.patches import flat_patches, grid_patches
-from docai.preprocess.resample import BICUBIC, BILINEAR, resize
+from docai.preprocess.resample import BICUBIC, BILINEAR, interpolate, resize
 from docai.preprocess.sizes import (
     Size,
     best_resolution,
@@ -20,6 +20,7 @@ from docai.preprocess.sizes import (
     fit_within,
     grown,
     longest_edge,
+    most_tiles,
     scaled_to_patches,
     shrunk,
     smart_resize,
@@ -256,6 +257,38 @@ class TiledImages:
             tokens=side * side + crop[2] * (crop[3] + 1),
             extra={"size": np.array(size), "tiles": np.array(layout), "crop": np.array(crop)},
         )
+
+
+@dataclass(frozen=True, slots=True)
+class PaddedImages:
+    """In tiles that the longer side fills, white beside the shorter one; the whole of it first (Phi-3 Vision's HD)."""
+
+    normalize: Normalization
+    tile: int
+    patch: int
+    most_cuts: int
+    how: Image.Resampling = BILINEAR
+
+    def __call__(self, rgb: Rgb) -> ImageInput:
+        """Tiles (1 + rows * columns, tile, tile, 3), the whole picture first; extra: `tiles` (rows, columns).
+
+        Each row of 2 x 2 patches ends in a line break, and one row stands between the tiles and the whole picture.
+        """
+        tall = rgb.shape[0] > rgb.shape[1]  # such are laid on their side first, which shows in the last bits
+        padded = self._padded(rgb.swapaxes(0, 1)).swapaxes(0, 1) if tall else self._padded(rgb)
+        whole = interpolate(self.normalize(padded), (self.tile, self.tile), kind="bicubic")
+        rows, columns = padded.shape[0] // self.tile, padded.shape[1] // self.tile
+        side = self.tile // self.patch // 2
+        return ImageInput(
+            np.concatenate([whole[None], self.normalize(np.stack(split_tiles(padded, self.tile)))]),
+            tokens=rows * side * (columns * side + 1) + 1 + side * (side + 1),
+            extra={"tiles": np.array((rows, columns))},
+        )
+
+    def _padded(self, rgb: Rgb) -> Rgb:
+        """A wide picture at its size, with white above and below."""
+        size = most_tiles(_size(rgb), self.tile, self.most_cuts)
+        return pad_to(resize(rgb, size, self.how), grown(size, self.tile), colour=255)
 
 
 def _size(rgb: Rgb) -> Size:

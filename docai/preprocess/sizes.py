@@ -67,6 +67,14 @@ def _whole_patches(size: Size, patch: int, scale: float) -> Size:
     return height, width
 
 
+def most_tiles(size: Size, tile: int, most: int) -> Size:
+    """The largest size of a wide picture whose width is whole tiles, at most `most` of which cover it (Phi-3)."""
+    ratio, across = size[1] / size[0], 1
+    while (across + 1) * math.ceil((across + 1) / ratio) <= most:
+        across += 1
+    return max(1, int(across * tile / ratio)), across * tile
+
+
 def shortest_edge(size: Size, edge: int) -> Size:
     """The shorter side becomes `edge`, the other follows (cut, not rounded: torchvision's rule)."""
     height, width = size

@@ -64,6 +64,17 @@ class ProjectorSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class LinesSpec:
+    """2 x 2 rows become one of `dims`; each line of them ends in a row that was learned. Then through two layers.
+
+    An image is tiles of it, put together, another learned row, and the whole picture (Phi-3 Vision, arXiv:2404.14219).
+    """
+
+    dims: int
+    out: int
+
+
+@dataclass(frozen=True, slots=True)
 class PoolerSpec:
     """Squares of `pool` x `pool` patches are averaged, normed and projected (Gemma 3, arXiv:2503.19786)."""
 
@@ -93,7 +104,9 @@ class ShrinkerSpec:
     out: int
 
 
-ConnectorSpec: TypeAlias = MergerSpec | ProjectorSpec | PoolerSpec | JoinerSpec | ShrinkerSpec | PlacerSpec | NeckSpec
+ConnectorSpec: TypeAlias = (
+    MergerSpec | ProjectorSpec | LinesSpec | PoolerSpec | JoinerSpec | ShrinkerSpec | PlacerSpec | NeckSpec
+)
 
 
 class Merge(nn.Module):
@@ -189,6 +202,28 @@ def in_place(tiles: mx.array, across: int) -> mx.array:
     return grid.reshape(count // across * side, across * side, dims)
 
 
+class Lines(nn.Module):
+    """Names: newline, between, up, down."""
+
+    def __init__(self, spec: LinesSpec) -> None:
+        super().__init__()
+        self.newline, self.between = mx.zeros((spec.dims,)), mx.zeros((spec.dims,))
+        self.up, self.down = nn.Linear(spec.dims, spec.out), nn.Linear(spec.out, spec.out)
+
+    def __call__(self, seen: Seen, image: ImageInput) -> ImageFeatures:
+        """Of rows (1 + tiles, N, D), the whole picture first."""
+        tiles = in_place(seen.rows[1:], int(image.extra["tiles"][1]))
+        lines = [self._lines(tiles), self.between[None], self._lines(in_place(seen.rows[:1], 1))]
+        return ImageFeatures(self.down(nn.gelu(self.up(mx.concatenate(lines)))))
+
+    def _lines(self, grid: mx.array) -> mx.array:
+        """(h, w, D) -> (h / 2 * (w / 2 + 1), 4 * D)"""
+        height, width, dims = grid.shape
+        blocks = grid.reshape(height // 2, 2, width // 2, 2, dims).swapaxes(1, 2).reshape(height // 2, -1, 4 * dims)
+        ends = mx.broadcast_to(self.newline.astype(blocks.dtype), (height // 2, 1, 4 * dims))
+        return mx.concatenate([blocks, ends], axis=1).reshape(-1, 4 * dims)
+
+
 class Pooler(nn.Module):
     """Names: norm, up."""
 
@@ -260,6 +295,8 @@ def build_connector(spec: ConnectorSpec) -> nn.Module:
             return Merger(spec)
         case ProjectorSpec():
             return TiledProjector(spec) if spec.tiled else Projector(spec)
+        case LinesSpec():
+            return Lines(spec)
         case PoolerSpec():
             return Pooler(spec)
         case JoinerSpec():

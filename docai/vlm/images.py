@@ -31,6 +31,7 @@ from docai.preprocess.processors import (
     FittedImages,
     GrownImages,
     PackedImages,
+    PaddedImages,
     SplitImages,
     StretchedImages,
     TiledImages,
@@ -52,6 +53,7 @@ __all__ = [
     "gemma_images",
     "llava_images",
     "locate_images",
+    "padded_images",
     "pixtral_images",
     "preprocessor_config",
     "qwen_images",
@@ -261,6 +263,25 @@ def locate_images(*, patch: int = 14, merge: int = 2, most: int = 25_600) -> Ima
             merge=(prep.get("merge_kernel_size") or vision.get("merge_kernel_size") or [merge])[0],
             most_patches=prep.get("in_token_limit") or most,
             how=_resampling(prep, BICUBIC),
+        )
+
+    return _checked(build)
+
+
+def padded_images(*, edge: int = 336, patch: int = 14, cuts: int = 16) -> Images:
+    """Phi-3 Vision: in tiles, and whole. Published files do not describe the tower; a vision_config may."""
+
+    def build(prep: Prep, config: Config) -> ImageProcessor:
+        vision = config.get("vision_config") or {}
+        most = prep.get("num_crops") or cuts
+        if not 1 <= most <= MOST_CUTS:
+            raise ValueError(f"num_crops {most} is not from 1 to {MOST_CUTS}")
+        return PaddedImages(
+            _normalization(prep, CLIP_MEAN, CLIP_STD),
+            tile=vision.get("image_size") or edge,
+            patch=vision.get("patch_size") or patch,
+            most_cuts=most,
+            how=_resampling(prep, BILINEAR),
         )
 
     return _checked(build)

@@ -327,6 +327,58 @@ def mend_cohere_vision(model: Any) -> None:
     model.lm_head.register_forward_hook(lambda _, __, logits: logits * scale)
 
 
+def mend_phi3_v(model: Any) -> None:
+    """mlx-vlm 0.7.10 knows one size of CLIP, and lays the tiles of a picture out as if they were one above another.
+
+    Microsoft's code (modeling_phi3_v.py) puts them together where they lie before it ends their lines.
+    """
+    from types import SimpleNamespace
+
+    import mlx.core as mx
+    from mlx import nn
+
+    said, kind, out = model.config.vision_config, type(model.model.vision_embed_tokens), model.config.hidden_size
+    fields = (
+        "hidden_size",
+        "image_size",
+        "intermediate_size",
+        "num_attention_heads",
+        "num_hidden_layers",
+        "patch_size",
+    )
+    small = {name: getattr(said, name) for name in fields}
+    kind.CLIP_VIT_LARGE_PATCH14_336_CONFIG = SimpleNamespace(
+        model_type="phi3_v", layer_norm_eps=1e-5, num_channels=3, **small
+    )
+    tower, dims = kind(model.config), 4 * said.hidden_size
+    tower.glb_GN, tower.sub_GN = mx.zeros([1, 1, dims]), mx.zeros([1, 1, 1, dims])
+    tower.img_projection = [nn.Linear(dims, out), nn.GELU(), nn.Linear(out, out)]
+    model.model.vision_embed_tokens = tower
+    side = said.image_size // said.patch_size
+
+    def lines(rows: Any, h: int, w: int) -> Any:
+        """(h * w, side * side, C), tiles row by row, -> (1, lines with their ends, 4 * C)"""
+        whole = rows.reshape(h, w, side, side, -1).transpose(0, 2, 1, 3, 4)  # (h, side, w, side, C)
+        blocks = whole.reshape(h * side // 2, 2, w * side // 2, 2, -1).transpose(0, 2, 1, 3, 4)
+        blocks = blocks.reshape(1, h * side // 2, w * side // 2, dims)
+        return mx.concatenate([blocks, mx.tile(tower.sub_GN, (1, h * side // 2, 1, 1))], axis=2).reshape(1, -1, dims)
+
+    def placed(tower: Any, pixels: Any, x: Any, sizes: Any, places: Any) -> Any:
+        rows = []
+        for picture, (h, w) in zip(pixels, (sizes // said.image_size).tolist(), strict=True):
+            states = tower.img_processor.vision_model(picture[: 1 + h * w].transpose(0, 2, 3, 1), True)[-1]
+            seen = states[-2][:, 1:]
+            parts = [lines(seen[1:], h, w), tower.glb_GN, lines(seen[:1], 1, 1)]
+            one = mx.concatenate(parts, axis=1)
+            for layer in tower.img_projection:
+                one = layer(one)
+            rows.append(one[0])
+        x[0, mx.array([at for _, at in places])] = mx.concatenate(rows)
+        return x
+
+    kind.__call__ = placed
+
+
 def mend_phi4_siglip(model: Any) -> None:
     """mlx-vlm 0.7.10 resamples SigLIP 2's positions bicubically, and puts an image in the place of one token.
 
@@ -374,6 +426,7 @@ MENDED: dict[str, Callable[[Any], None]] = {
     "Cohere2VisionForConditionalGeneration": mend_cohere_vision,
     "falcon_ocr": mend_falcon_ocr,
     "llava_bunny": mend_llava_bunny,
+    "phi3_v": mend_phi3_v,
     "phi4_siglip": mend_phi4_siglip,
     "locateanything": mend_locateanything,
     "qwen3_vl_moe": mend_qwen3_vl_moe,

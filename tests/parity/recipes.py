@@ -472,6 +472,13 @@ PUBLISHED_MAGE = Variant(
     ),
     channels_first=True,
 )  # fmt: skip
+PHI_3 = {
+    "model_type": "phi3_v", **BUNNY_TEXT, "num_key_value_heads": 2, "original_max_position_embeddings": 16,
+    "rope_scaling": {"type": "su", "short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [2.0, 2.5, 3.0, 3.5]},
+    "vision_config": {**CLIP_VIT, "image_size": 16},
+}  # fmt: skip
+PHI_3_WIDE = Image((3, 16, 16, 3), 17, extra={"size": [16, 32], "tiles": [1, 2]})
+PHI_3_TALL = Image((5, 16, 16, 3), 27, extra={"size": [32, 32], "tiles": [2, 2]})
 YOUTU = {
     "model_type": "youtu_vl", "image_token_id": 95, "video_token_id": 96,
     **{k: v for k, v in TEXT.items() if k not in ("head_dim", "bos_token_id", "eos_token_id", "pad_token_id")},
@@ -490,6 +497,15 @@ PUBLISHED_YOUTU = Variant(
     latents=True,
 )  # fmt: skip
 ONLY_MLX = (
+    Recipe(
+        "phi3_v",
+        "mlx_vlm:phi3_v",
+        PHI_3,
+        (5, 6, *(-200,) * 17, 7, 8, *(-200,) * 27, *WORDS),
+        (PHI_3_WIDE, PHI_3_TALL),
+        "tiles",
+        variants={"published": Variant(channels_first=True)},
+    ),
     Recipe(
         "youtu_vl",
         "mlx_vlm:youtu_vl",

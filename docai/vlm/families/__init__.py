@@ -91,6 +91,7 @@ FAMILIES: dict[str, str] = {
     "nemotron_parse": "nemotron_parse",
     "paligemma": "paligemma",
     "phi3": "phi3",
+    "phi3_v": "phi3_v",
     "phi4-siglip": "phi4_siglip",
     "pixtral": "pixtral",
     "qwen2": "qwen",

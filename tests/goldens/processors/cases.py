@@ -185,6 +185,13 @@ CASES = {
         {"vision_config": {"patch_size": 14}},
         sizes=((3, 600), (28, 28), (150, 40), (90, 90)),
     ),
+    "phi3_v": Case(
+        "microsoft/Phi-3.5-vision-instruct",
+        "microsoft.phi3_v.Phi3VImageProcessor",
+        images.padded_images(),
+        {**COMMON, **CLIP, "num_crops": 4},
+        sizes=((28, 28), (33, 77), (150, 40), (480, 701), (1200, 250)),
+    ),
     "phi4_siglip": Case(
         "microsoft/Phi-4-reasoning-vision-15B with pictures that have too many patches; else they keep their size",
         "siglip2.image_processing_pil_siglip2.Siglip2ImageProcessorPil",

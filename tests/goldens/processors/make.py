@@ -78,6 +78,38 @@ def of_any_size(case: Case) -> dict[str, Any]:
     return arrays
 
 
+def padded(case: Case) -> dict[str, Any]:
+    """Phi-3 Vision's, whose code is in its repo: what image_processing_phi3_v.py does, with torch and Pillow.
+
+    mlx-vlm stretches pictures where that code pads them with white.
+    """
+    import torch
+
+    arrays: dict[str, Any] = {}
+    mean, std = (torch.tensor(case.prep[name])[:, None, None] for name in ("image_mean", "image_std"))
+    for size in case.sizes:
+        image = Image.fromarray(picture(size))
+        turned = image.width < image.height
+        image = image.transpose(Image.Transpose.TRANSPOSE) if turned else image
+        ratio, scale = image.width / image.height, 1
+        while scale * np.ceil(scale / ratio) <= case.prep["num_crops"]:
+            scale += 1
+        width = (scale - 1) * 336
+        image = image.resize((width, max(1, int(width / ratio))), Image.Resampling.BILINEAR)
+        whole = Image.new("RGB", (width, -(-image.height // 336) * 336), (255, 255, 255))
+        whole.paste(image, (0, (whole.height - image.height) // 2))
+        whole = whole.transpose(Image.Transpose.TRANSPOSE) if turned else whole
+        pixels = (torch.from_numpy(np.array(whole)).permute(2, 0, 1).float() / 255 - mean) / std
+        small = torch.nn.functional.interpolate(pixels[None], size=(336, 336), mode="bicubic")
+        rows, columns = pixels.shape[1] // 336, pixels.shape[2] // 336
+        tiles = pixels.reshape(3, rows, 336, columns, 336).permute(1, 3, 0, 2, 4).reshape(-1, 3, 336, 336)
+        out = channels_last(torch.cat([small, tiles]).numpy())
+        key = f"{size[0]}x{size[1]}"
+        arrays[f"{key}/values"] = summary(out).astype(np.float32)
+        arrays[f"{key}/shape"] = np.array(out.shape, np.int32)
+    return arrays
+
+
 def channels_last(pixels: Any) -> Any:
     """Pictures as docai has them; flattened patches stay as they are."""
     return np.moveaxis(pixels, -3, -1) if pixels.ndim >= 3 else pixels
@@ -103,6 +135,7 @@ def main() -> None:
     for name in sys.argv[1:] or CASES:
         case = CASES[name]
         makers = {"mlx_vlm.falcon_ocr": in_patches, "mlx_vlm.locateanything": native}
+        makers["microsoft.phi3_v"] = padded
         makers |= dict.fromkeys(("mlx_vlm.lfm2_vl", "siglip2.image_processing_pil_siglip2"), of_any_size)
         made = makers.get(".".join(case.reference.split(".")[:2]), golden)(case)
         np.savez_compressed(HERE / f"{name}.npz", **made)
