@@ -17,6 +17,7 @@ from docai.checkpoint.options import LoadOptions, SourceOptions
 from docai.tasks.convert import convert_model
 from docai.tasks.models import Resolved, show_model, verify_model
 from docai.tasks.models_options import ConvertOptions
+from docai.vlm.families import family_of
 from docai.vlm.loading import load_network
 from tests.parity.stored import CASES, case_of, config_of, images_of, logits, variants, weights_of, written
 
@@ -67,3 +68,16 @@ def test_no_rule_matches_a_name_of_ours(name: str, folder: Path) -> None:
     resolved = Resolved.of(read_checkpoint(folder))
     for rules in resolved.family.rules.values():
         assert own_names_matched(rules(resolved.spec), resolved.mapped.map.weights) == []
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if case_of(name)["images"]])
+def test_pictures_become_as_many_rows_as_there_are_tokens_for_them(name: str, folder: Path) -> None:
+    """The processor of a checkpoint without a preprocessor_config.json fits the tower that its config describes."""
+    network, config = load_network(folder), config_of(name)
+    images = family_of(config).images
+    assert images is not None
+    processor = images({}, config)
+    for height, width in ((40, 31), (24, 130)):
+        image = processor(np.random.RandomState(height).randint(0, 256, (height, width, 3)).astype(np.uint8))
+        (features,) = network.encode([image])
+        assert features.rows.shape == (image.tokens, network.spec.decoder.dims)

@@ -328,6 +328,8 @@ def split_images(*, patch: int = 16, merge: int = 2, tile: int = 512, least: int
     """LFM2-VL: native resolution, tiles of large pictures and the whole of them."""
 
     def build(prep: Prep, config: Config) -> ImageProcessor:
+        vision = config.get("vision_config") or {}
+
         def said(name: str, default: Any) -> Any:
             value = prep.get(name)
             value = config.get(name) if value is None else value
@@ -338,7 +340,7 @@ def split_images(*, patch: int = 16, merge: int = 2, tile: int = 512, least: int
             raise ValueError(f"min_tiles {cuts.least} and max_tiles {cuts.most} are not from 1 to {MOST_CUTS}")
         return SplitImages(
             _normalization(prep, HALF, HALF),
-            patch=said("encoder_patch_size", patch),
+            patch=said("encoder_patch_size", vision.get("patch_size") or patch),
             merge=said("downsample_factor", merge),
             least_tokens=said("min_image_tokens", least),
             most_tokens=said("max_image_tokens", most),
@@ -371,7 +373,7 @@ def cut_images(
         vision = config.get("vision_config") or {}
         side = _size(vision.get("image_size") or vision.get("img_size"), edge)[0]
         size = _size(prep.get("size"), side)
-        step = merge * _size(vision.get("patch_size"), patch)[0]
+        rows, columns = (-(-(length // _size(vision.get("patch_size"), patch)[0]) // merge) for length in size)
         most = prep.get("max_patches") or config.get("max_dynamic_patch") or 12
         cuts = kind(prep.get("min_patches") or config.get("min_dynamic_patch") or 1, most)
         if not 1 <= cuts.least <= cuts.most <= MOST_CUTS:
@@ -380,7 +382,7 @@ def cut_images(
         return StretchedImages(
             _normalization(prep, mean, std),
             size,
-            -(-size[0] // step) * -(-size[1] // step),
+            rows * columns,
             _resampling(prep, BICUBIC),
             cuts=cuts,
             cut=cut if asked is None else bool(asked),
