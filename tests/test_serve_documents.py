@@ -165,6 +165,19 @@ def test_an_image(server: Served) -> None:
     assert page["markdown"].strip()
 
 
+def test_the_disk_is_not_filled(tmp_path: Path, tiny_pdf: bytes) -> None:
+    with served(tmp_path / "state", max_stored=2 * len(tiny_pdf)) as server:
+        body, headers = form({"purpose": "ocr"}, "tiny.pdf", tiny_pdf)
+        files = [server.json("POST", "/v1/files", body, headers=headers)["id"] for _ in range(2)]
+        response, data = server.ask("POST", "/v1/files", body, headers)
+        assert (response.status, json.loads(data)["error"]["code"]) == (503, "overloaded")
+        server.json("POST", "/v1/jobs", {"document": uri(tiny_pdf)}, 503)
+        server.json("DELETE", f"/v1/files/{files[0]}")
+        server.json("POST", "/v1/jobs", {"document": uri(tiny_pdf)}, 202)
+    with served(tmp_path / "state", max_stored=2 * len(tiny_pdf)) as server:
+        server.json("POST", "/v1/files", body, 503, headers=headers)
+
+
 # --- jobs
 
 

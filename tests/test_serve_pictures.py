@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import concurrent.futures
 import json
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -149,3 +152,23 @@ def test_a_model_reads_documents(server: Served, folder: Path, tiny_pdf: bytes) 
     _, events = server.ask("GET", f"/v1/jobs/{job['id']}/events")
     assert events.decode().count("event: page") == 2
     assert b"event: done" in events
+
+
+def test_it_ends_well_after_all_threads_have_computed(folder: Path, tiny_pdf: bytes, tmp_path: Path) -> None:
+    from tests.test_serve_documents import Process
+
+    words = [word for name in ("florence", "sees") for word in ("--model", str(folder / name))]
+    process = Process(tmp_path / "state", *words, "--max-models", "2", "--preload")
+    for model, text in (("florence", "<OD>"), ("sees", "What?")):
+        body = {**asked(folder, text), "model": model, "max_tokens": 4}
+        assert process.ask("POST", "/v1/chat/completions", body)["choices"]
+    document = "data:application/pdf;base64," + base64.b64encode(tiny_pdf).decode()
+    for model in ("florence", "sees", "embedded"):
+        body = {"document": document, "model": model, "max_tokens": 4, "ocr": "force"}
+        assert len(process.ask("POST", "/v1/parse", body)["pages"]) == 2
+    long = {**asked(folder, "What?"), "model": "sees", "max_tokens": 3000, "loop_guard": False}
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(process.ask, "POST", "/v1/chat/completions", long)
+        time.sleep(0.5)
+        assert process.end(signal.SIGTERM) == (0, "")
+        assert set(answer.result()) & {"choices", "error"}

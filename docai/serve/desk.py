@@ -52,7 +52,7 @@ class Desk:
         self.sight = Lane("pages that a model reads", options)
         self.compute = Lane("models", options)
         self.hands = ThreadPoolExecutor(_HANDS, "docai-hand")
-        self.store = Store(options.folder, options.keep_jobs_s)
+        self.store = Store(options.folder, options.keep_jobs_s, options.max_stored)
         self.media = Media(options, self.store)
         self.models = Models(options, self.compute, self.hands)
         self.bells = Bells()

@@ -146,6 +146,7 @@ class Models:
             offline=chosen.offline,
             feature_cache=chosen.vision_cache_size,
             prefix_cache=chosen.prefix_cache,
+            prefix_disk=chosen.prefix_disk,
         )
 
     async def _make_room(self) -> None:

@@ -59,6 +59,7 @@ class ServeOptions:
     video_fps: float = option(2.0, "Frames a second of videos that are looked at.", least=0.001)
     video_max_frames: int = option(16, "Most frames of a video that a model is shown.", least=1)
     prefix_cache: int = option(256, "Megabytes for what was read of prompts, for each model; 0 is none.", least=0)
+    prefix_disk: str | None = option(None, "A folder that keeps what was read of prompts beyond the process.")
     max_body: int = option(100 << 20, "Largest request, in bytes.", least=1024)
     max_bytes: int = option(100 << 20, "Largest file, in bytes.", least=1)
     max_pages: int = option(1000, "Most pages of a document.", least=1)
@@ -70,6 +71,7 @@ class ServeOptions:
     state: str | None = option(
         None, "Folder of jobs and uploaded files. Default: docai/serve-PORT in the user's folder for state."
     )
+    max_stored: int = option(20 << 30, "Most bytes of uploaded files and of jobs' documents together.", least=1)
     keep_jobs: str = option("24h", "How long finished jobs and uploaded files are kept: 30m, 24h, 7d.")
     grace: float = option(10.0, "Seconds that running answers get to end when the server is stopped.", least=0)
 

@@ -8,7 +8,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import orjson
 
 from docai.errors import OutputError
 from docai.export.json import dumps
+from docai.serve.errors import busy
 
 _SCHEMA = """
 PRAGMA journal_mode = WAL;
@@ -71,8 +72,9 @@ class Job:
 class Store:
     """Files and jobs. Threads share it; only one server at a time may hold a folder."""
 
-    def __init__(self, folder: Path, keep: float) -> None:
-        self._folder, self._keep = folder, keep
+    def __init__(self, folder: Path, keep: float, most: int = 1 << 40) -> None:
+        """`keep`: seconds for which what is over is kept; `most`: bytes of all documents."""
+        self._folder, self._keep, self._most, self._bytes = folder, keep, most, 0
         self._lock = threading.RLock()
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -97,6 +99,8 @@ class Store:
         for path in (self._folder / "files").iterdir():
             if path.name not in known:
                 path.unlink(missing_ok=True)
+            else:
+                self._bytes += path.stat().st_size
 
     @contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
@@ -132,13 +136,26 @@ class Store:
 
     def write(self, number: str, data: bytes) -> None:
         path = self.path(number)
+        with self._lock:
+            if self._bytes + len(data) > self._most:
+                raise busy(f"documents of {self._bytes} bytes are kept already (--max-stored); delete some")
+            self._bytes += len(data)
         try:
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
         except OSError as error:
+            with self._lock:
+                self._bytes -= len(data)
             path.unlink(missing_ok=True)
             raise OutputError(f"cannot keep the file: {error.strerror or error}") from error
+
+    def _remove(self, number: str) -> None:
+        path = self.path(number)
+        with self._lock, suppress(OSError):
+            size = path.stat().st_size
+            path.unlink()
+            self._bytes -= size
 
     def add_file(self, owner: str, name: str, purpose: str, data: bytes) -> File:
         """Keep an uploaded file."""
@@ -163,7 +180,7 @@ class Store:
     def drop_file(self, number: str) -> None:
         with self._changing() as db:
             db.execute("DELETE FROM files WHERE id = ?", (number,))
-        self.path(number).unlink(missing_ok=True)
+        self._remove(number)
 
     # --- jobs
 
@@ -221,7 +238,7 @@ class Store:
         with self._changing() as db:
             db.execute("DELETE FROM pages WHERE job = ?", (number,))
             db.execute("DELETE FROM jobs WHERE id = ?", (number,))
-        self.path(number).unlink(missing_ok=True)
+        self._remove(number)
 
     def keep_page(self, number: str, page: int, told: dict[str, Any], said: dict[str, Any]) -> None:
         """A finished page, as `docai.export.json.page_json` says it; what is `told` of it in short."""
