@@ -30,11 +30,11 @@ from docai.vlm.images import (
     llava_images,
     locate_images,
     pixtral_images,
-    preprocessor_config,
     qwen_images,
     siglip_images,
     tiled_images,
 )
+from docai.vlm.prep import preprocessor_config
 from tests.goldens.processors.cases import CASES, picture, summary
 
 GOLDENS = Path(__file__).parent / "goldens" / "processors"

@@ -24,12 +24,12 @@ from docai.vlm.engine import Engine
 from docai.vlm.families import Family
 from docai.vlm.features import CacheCounts, FeatureCache, Key
 from docai.vlm.generate import Request, RequestImage, Runtime
-from docai.vlm.images import preprocessor_config
 from docai.vlm.loading import load_network, resolve
 from docai.vlm.many import in_order
 from docai.vlm.network import Network
 from docai.vlm.pictures import Picture
 from docai.vlm.prefix import BlockStore
+from docai.vlm.prep import preprocessor_config
 from docai.vlm.prompt import Message, encode, render
 from docai.vlm.request import Answering, Generation, GenerationOptions
 from docai.vlm.scheduler import EngineLimits

@@ -9,7 +9,8 @@ from docai.errors import CheckpointError
 from docai.preprocess.clips import ClipProcessor, PackedClips
 from docai.preprocess.normalize import CLIP_MEAN, CLIP_STD, Colour
 from docai.preprocess.processors import PackedImages
-from docai.vlm.images import Config, HasFiles, Prep, preprocessor_config, qwen_images
+from docai.vlm.images import qwen_images
+from docai.vlm.prep import Config, HasFiles, Prep, preprocessor_config
 
 Videos: TypeAlias = Callable[[Prep, Config], ClipProcessor]  # (what the files say, config) -> processor
 

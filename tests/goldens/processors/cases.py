@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docai.vlm import images
+from docai.vlm.prep import Images
 
 CLIP = {
     "image_mean": [0.48145466, 0.4578275, 0.40821073],
@@ -33,7 +34,7 @@ class Case:
 
     like: str
     reference: str
-    ours: images.Images
+    ours: Images
     prep: dict[str, Any]
     config: dict[str, Any] = field(default_factory=dict)
     sizes: tuple[tuple[int, int], ...] = tuple(SIZES)
