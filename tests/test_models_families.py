@@ -10,14 +10,19 @@ import pytest
 pytest.importorskip("mlx.core")
 
 import numpy as np
+from PIL import Image
+from tokenizers import AddedToken, Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
 
+from docai import load
 from docai.checkpoint.checkpoint import read_checkpoint
 from docai.checkpoint.dialect import own_names_matched
 from docai.checkpoint.options import LoadOptions, SourceOptions
 from docai.tasks.convert import convert_model
 from docai.tasks.models import Resolved, show_model, verify_model
 from docai.tasks.models_options import ConvertOptions
-from docai.vlm.families import family_of
+from docai.vlm.families import Family, family_of
 from docai.vlm.loading import load_network
 from tests.parity.stored import CASES, case_of, config_of, images_of, logits, variants, weights_of, written
 
@@ -81,3 +86,37 @@ def test_pictures_become_as_many_rows_as_there_are_tokens_for_them(name: str, fo
         image = processor(np.random.RandomState(height).randint(0, 256, (height, width, 3)).astype(np.uint8))
         (features,) = network.encode([image])
         assert features.rows.shape == (image.tokens, network.spec.decoder.dims)
+
+
+SEEING = [name for name in CASES if case_of(name)["images"] and not name.endswith("-clip")]
+
+
+def with_words(folder: Path, family: Family, image_token: int, size: int) -> None:
+    """A tokenizer of so many words, the family's image token among them, and an image processor for small pictures."""
+    words = {f"w{number}" if number else "?": number for number in range(size)}
+    if family.prompt.token_id is None:
+        words = {word: number for word, number in words.items() if number != image_token}
+        words[family.prompt.token] = image_token
+    backend = Tokenizer(WordLevel(words, unk_token="?"))
+    backend.pre_tokenizer = WhitespaceSplit()
+    if family.prompt.token_id is None:
+        backend.add_special_tokens([AddedToken(family.prompt.token, normalized=False)])
+    backend.save(str(folder / "tokenizer.json"))
+    small = {
+        "min_pixels": 64, "max_pixels": 1024, "min_image_tokens": 2, "max_image_tokens": 8, "min_num_patches": 4,
+        "max_num_patches": 64,
+    }  # fmt: skip
+    (folder / "preprocessor_config.json").write_text(json.dumps(small))
+
+
+@pytest.mark.parametrize("name", SEEING)
+def test_it_answers_about_a_picture(name: str, folder: Path, tmp_path: Path) -> None:
+    config = config_of(name)
+    spec = load_network(folder).spec
+    assert spec.image_token is not None
+    with_words(folder, family_of(config), spec.image_token, spec.decoder.vocabulary)
+    picture = tmp_path / "picture.png"
+    Image.fromarray(np.random.RandomState(1).randint(0, 256, (20, 31, 3)).astype(np.uint8)).save(picture)
+    answer = load(str(folder)).generate("w5 w6", [picture], max_tokens=3)
+    assert len(answer.tokens) <= 3
+    assert answer.usage.images > 0
