@@ -16,8 +16,10 @@ from typing import Any
 
 import pytest
 
+from docai.errors import OutputError
 from docai.export.formats import FORMATS
 from docai.export.json import load
+from docai.serve.store import Store
 from docai.tasks.ocr import ocr
 from tests.conftest import SAMPLES, make_pdf
 from tests.serving import Served, served
@@ -253,6 +255,26 @@ def test_jobs_take_turns(server: Served) -> None:
     wait_for(server, short["id"])
     assert server.json("GET", f"/v1/jobs/{long['id']}")["status"] == "running"
     wait_for(server, long["id"])
+
+
+def test_what_comes_late_of_a_job_that_is_over(tmp_path: Path) -> None:
+    """A page that was being read when its job was ended, and the opening of its document."""
+    store = Store(tmp_path, 3600)
+    job = store.add_job("me", "a.pdf", {}, b"x")
+    store.keep_page(job.id, 0, {"page": 1}, {"index": 0})
+    assert store.end(job.id, "cancelled")
+    store.begin(job.id, {}, 3)
+    store.keep_page(job.id, 1, {"page": 2}, {"index": 1})
+    assert not store.end(job.id, "done")
+    found = store.job(job.id, "me")
+    assert found is not None
+    assert (found.state, store.page_count(job.id), store.unfinished()) == ("cancelled", 1, [])
+    store.drop_job(job.id)
+    store.keep_page(job.id, 2, {"page": 3}, {"index": 2})
+    assert store.page_count(job.id) == 0
+    with pytest.raises(OutputError, match="another server"):
+        Store(tmp_path, 3600)
+    store.close()
 
 
 class Process:

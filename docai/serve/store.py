@@ -219,10 +219,14 @@ class Store:
         return {state: float(found.get(state, 0)) for state in STATES}
 
     def begin(self, number: str, head: dict[str, Any], total: int) -> None:
-        """The document of a job has been opened."""
+        """The document of a job has been opened. One that was cancelled meanwhile stays so."""
         with self._changing() as db:
             said = dumps(head).decode()
-            db.execute("UPDATE jobs SET state = 'running', head = ?, total = ? WHERE id = ?", (said, total, number))
+            db.execute(
+                "UPDATE jobs SET state = 'running', head = ?, total = ? "
+                "WHERE id = ? AND state IN ('queued', 'running')",
+                (said, total, number),
+            )
 
     def end(self, number: str, state: str, error: dict[str, Any] | None = None) -> bool:
         """A job is over; False where it was already."""
@@ -241,10 +245,17 @@ class Store:
         self._remove(number)
 
     def keep_page(self, number: str, page: int, told: dict[str, Any], said: dict[str, Any]) -> None:
-        """A finished page, as `docai.export.json.page_json` says it; what is `told` of it in short."""
+        """A finished page, as `docai.export.json.page_json` says it; what is `told` of it in short.
+
+        One of a job that is over, or forgotten, is not kept.
+        """
         with self._changing() as db:
-            row = (number, page, dumps(told).decode(), dumps(said).decode())
-            db.execute("INSERT OR REPLACE INTO pages (job, page, told, said) VALUES (?, ?, ?, ?)", row)
+            row = (number, page, dumps(told).decode(), dumps(said).decode(), number)
+            db.execute(
+                "INSERT OR REPLACE INTO pages (job, page, told, said) SELECT ?, ?, ?, ? "
+                "WHERE EXISTS (SELECT 1 FROM jobs WHERE id = ? AND state IN ('queued', 'running'))",
+                row,
+            )
 
     def told(self, number: str, after: int) -> list[tuple[int, dict[str, Any]]]:
         """What was told of pages of a job behind `after`, in the order in which they were done."""
