@@ -24,7 +24,17 @@ from docai.tasks.models import Resolved, show_model, verify_model
 from docai.tasks.models_options import ConvertOptions
 from docai.vlm.families import Family, family_of
 from docai.vlm.loading import load_network
-from tests.parity.stored import CASES, case_of, config_of, images_of, logits, variants, weights_of, written
+from tests.parity.stored import (
+    CASES,
+    case_of,
+    config_of,
+    images_of,
+    logits,
+    quantized,
+    variants,
+    weights_of,
+    written,
+)
 
 EVERY = pytest.mark.parametrize("name", CASES)
 
@@ -120,3 +130,23 @@ def test_it_answers_about_a_picture(name: str, folder: Path, tmp_path: Path) -> 
     answer = load(str(folder)).generate("w5 w6", [picture], max_tokens=3)
     assert len(answer.tokens) <= 3
     assert answer.usage.images > 0
+
+
+def exports() -> list[tuple[str, str]]:
+    """Cases whose names are those of mlx-vlm's exports."""
+    asked = [(name, "") for name in CASES if case_of(name)["oracle"].startswith("mlx_vlm")]
+    return asked + [(name, variant) for name, variant in variants() if variant == "mlx"]
+
+
+@pytest.mark.parametrize(("name", "variant"), exports())
+def test_quantized_exports_are_what_their_numbers_stand_for(name: str, variant: str, tmp_path: Path) -> None:
+    packed, plain = quantized(weights_of(name, variant), 8, 32, dense=lambda weight: weight.endswith("gate.weight"))
+    assert any(key.endswith(".scales") for key in packed)
+    config = config_of(name, variant)
+    said = {**config, "quantization": {"group_size": 32, "bits": 8}}
+    networks = [
+        load_network(written(tmp_path / "packed", said, packed)),
+        load_network(written(tmp_path / "plain", config, plain)),
+    ]
+    answers = [logits(network, case_of(name)["tokens"], images_of(name)) for network in networks]
+    np.testing.assert_allclose(*answers, rtol=1e-3, atol=1e-3)

@@ -482,7 +482,7 @@ PHI_3_TALL = Image((5, 16, 16, 3), 27, extra={"size": [32, 32], "tiles": [2, 2]}
 YOUTU = {
     "model_type": "youtu_vl", "image_token_id": 95, "video_token_id": 96,
     **{k: v for k, v in TEXT.items() if k not in ("head_dim", "bos_token_id", "eos_token_id", "pad_token_id")},
-    "kv_lora_rank": 16, "q_lora_rank": 24, "qk_rope_head_dim": 8, "qk_nope_head_dim": 12, "v_head_dim": 10,
+    "kv_lora_rank": 32, "q_lora_rank": 24, "qk_rope_head_dim": 8, "qk_nope_head_dim": 64, "v_head_dim": 10,
     "rope_theta": 1000.0, "rms_norm_eps": 1e-6, "tie_word_embeddings": True,
     "vision_config": {
         "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 2, "patch_size": 4,
@@ -518,7 +518,15 @@ ONLY_MLX = (
     Recipe(
         "youtu_vl-direct",
         "mlx_vlm:youtu_vl",
-        {**YOUTU, "q_lora_rank": None, "rope_interleave": False, "rope_traditional": False, "attention_bias": True},
+        {
+            **YOUTU,
+            "q_lora_rank": None,
+            "rope_interleave": False,
+            "rope_traditional": False,
+            "attention_bias": True,
+            "kv_lora_rank": 16,
+            "qk_nope_head_dim": 12,
+        },
         QWEN_PROMPT,
         (Image((60, 48), 15, (1, 6, 10)), Image((32, 48), 8, (1, 8, 4))),
         "flat",
