@@ -98,7 +98,7 @@ class GrownImages:
 
 @dataclass(frozen=True, slots=True)
 class BoundedImages:
-    """Native resolution with a number of patches within bounds; a token for each of them (Phi-4 with SigLIP 2)."""
+    """As many patches as a picture holds, within bounds, and a token for each of them (Phi-4 with SigLIP 2)."""
 
     normalize: Normalization
     patch: int
@@ -108,12 +108,10 @@ class BoundedImages:
 
     def __call__(self, rgb: Rgb) -> ImageInput:
         """Patches (N, patch * patch * 3) in (p, p, C) order, row by row, and their grid (1, h, w)."""
-        height, width = grown(_size(rgb), self.patch)
-        count = height * width // self.patch**2
-        if not self.least_patches <= count <= self.most_patches:
-            most = self.most_patches if count > self.most_patches else self.least_patches
-            height, width = scaled_to_patches(_size(rgb), self.patch, most)
-        return _by_pixels(self.normalize(resize(rgb, (height, width), self.how)), self.patch, 1)
+        count = (rgb.shape[0] // self.patch) * (rgb.shape[1] // self.patch)
+        most = min(max(count, self.least_patches), self.most_patches)
+        size = scaled_to_patches(_size(rgb), self.patch, most)  # also where the count is within bounds
+        return _by_pixels(self.normalize(resize(rgb, size, self.how)), self.patch, 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from docai.vlm.connector import ProjectorSpec
 from docai.vlm.families import Family
 from docai.vlm.families.decoders import decoder_spec
 from docai.vlm.families.nested import LLAVA_NAMES, OUTSIDE, TWO_LAYERS, nested_rules, vision_config
-from docai.vlm.families.text import CHATML
 from docai.vlm.families.towers import naflex_spec
 from docai.vlm.images import bounded_images
 from docai.vlm.prompt import PromptSpec
@@ -18,6 +17,12 @@ _TEXT = {
     "num_attention_heads": 40, "num_key_value_heads": 10, "rope_theta": 5e5, "max_position_embeddings": 32_768,
 }  # fmt: skip
 _VISION = {"hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "num_attention_heads": 16}
+# ChatML's turns with a mark behind the role.
+_TURNS = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}<|im_sep|>"
+    "{% for part in message.content %}{{ part.text }}{% endfor %}<|im_end|>{% endfor %}"
+    "<|im_start|>assistant<|im_sep|>"
+)
 
 
 def spec(config: Config) -> ModelSpec:
@@ -31,6 +36,6 @@ FAMILY = Family(
     ("phi4-siglip",),
     spec,
     nested_rules(TWO_LAYERS, first=LLAVA_NAMES),
-    PromptSpec(placeholder="<image>", token="<image>", image="<image>\n", template=CHATML, token_id=OUTSIDE),
+    PromptSpec(placeholder="<image>", token="<image>", image="<image>\n", template=_TURNS, token_id=OUTSIDE),
     bounded_images(),
 )

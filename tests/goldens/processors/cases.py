@@ -194,11 +194,11 @@ CASES = {
         sizes=((28, 28), (33, 77), (150, 40), (480, 701), (1200, 250)),
     ),
     "phi4_siglip": Case(
-        "microsoft/Phi-4-reasoning-vision-15B with pictures that have too many patches; else they keep their size",
+        "microsoft/Phi-4-reasoning-vision-15B, whose Siglip2ImageProcessorNoUpscale asks for a picture's own patches",
         "siglip2.image_processing_pil_siglip2.Siglip2ImageProcessorPil",
         images.bounded_images(),
-        {**COMMON, **HALF, "resample": 2, "patch_size": 16, "max_num_patches": 12, "min_num_patches": 4},
-        sizes=((150, 40), (3, 600), (336, 336), (480, 701), (1200, 250)),
+        {**COMMON, **HALF, "resample": 2, "patch_size": 16, "max_num_patches": 60, "min_num_patches": 12},
+        sizes=((150, 40), (3, 600), (28, 28), (100, 90), (90, 130), (336, 336), (480, 701), (1200, 250)),
     ),
     "lfm2_vl": Case(
         "LiquidAI/LFM2-VL-1.6B, smaller tiles",

@@ -68,7 +68,10 @@ def of_any_size(case: Case) -> dict[str, Any]:
     processor = getattr(import_module(module), kind)(**case.prep)
     arrays: dict[str, Any] = {}
     for size in case.sizes:
-        out = processor(images=[Image.fromarray(picture(size))], return_tensors="np")
+        bounds = case.prep.get("min_num_patches"), case.prep.get("max_num_patches")
+        own = (size[0] // 16) * (size[1] // 16)
+        most = {} if bounds[0] is None else {"max_num_patches": min(max(own, bounds[0]), bounds[1])}
+        out = processor(images=[Image.fromarray(picture(size))], return_tensors="np", **most)
         grids = np.array(out["spatial_shapes"])
         parts = [np.array(part)[: h * w] for part, (h, w) in zip(out["pixel_values"], grids, strict=True)]
         patches, key = np.concatenate(parts), f"{size[0]}x{size[1]}"
