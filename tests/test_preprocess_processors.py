@@ -23,8 +23,10 @@ from docai.preprocess.processors import (
     cutting,
     within,
 )
+from docai.preprocess.sizes import stepped
 from docai.preprocess.tiles import CanvasCuts
 from docai.vlm.images import (
+    block_images,
     cut_images,
     gemma_images,
     llava_images,
@@ -242,3 +244,21 @@ def test_command_a_vision_cuts_into_the_grid_that_grows_a_picture_least() -> Non
         (1200, 250): (6, 2), (250, 1200): (2, 6), (2000, 2000): (3, 3),
     }  # fmt: skip
     assert {size: CanvasCuts().grid(size, 64) for size in grids} == grids
+
+
+def test_youtu_vl_rounds_up_to_blocks_and_shrinks_by_fiftieths() -> None:
+    """The rule of image_processing_siglip2_fast.py in tencent/Youtu-VL-4B-Instruct."""
+    processor = block_images()({"max_num_patches": 256}, {})
+    assert [processor(picture(size)).grid for size in ((1, 1), (32, 33), (100, 257))] == [
+        (1, 2, 2),
+        (1, 2, 4),
+        (1, 8, 18),
+    ]
+    assert stepped((3000, 4000), 16, 2, 36_864) == (2656, 3520)  # at 0.88
+    assert stepped((4, 80_000), 16, 2, 36_864) == (32, 80_000)
+    image = processor(picture((64, 64)))
+    first = image.pixels.reshape(-1, 16, 16, 3)[:4]  # the first block, row by row
+    whole = np.concatenate([np.concatenate(first[:2], axis=1), np.concatenate(first[2:], axis=1)])
+    np.testing.assert_allclose(whole, (picture((64, 64))[:32, :32] / 255 - 0.5) / 0.5, atol=1e-6)
+    few = within(processor, 4)(picture((200, 300)))
+    assert few.tokens <= 4

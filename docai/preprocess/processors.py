@@ -24,6 +24,7 @@ from docai.preprocess.sizes import (
     scaled_to_patches,
     shrunk,
     smart_resize,
+    stepped,
     unpadded,
 )
 from docai.preprocess.tiles import Cuts, PanAndScan, pad_to, resize_crop, split_tiles
@@ -112,6 +113,22 @@ class BoundedImages:
         most = min(max(count, self.least_patches), self.most_patches)
         size = scaled_to_patches(_size(rgb), self.patch, most)  # also where the count is within bounds
         return _by_pixels(self.normalize(resize(rgb, size, self.how)), self.patch, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockImages:
+    """Native resolution in whole blocks of patches, as many as are allowed (Youtu-VL)."""
+
+    normalize: Normalization
+    patch: int
+    merge: int
+    most_patches: int
+    how: Image.Resampling = BILINEAR
+
+    def __call__(self, rgb: Rgb) -> ImageInput:
+        """Patches (N, patch * patch * 3) in (p, p, C) order, in merge x merge blocks, and their grid (1, h, w)."""
+        size = stepped(_size(rgb), self.patch, self.merge, self.most_patches)
+        return _by_pixels(self.normalize(resize(rgb, size, self.how)), self.patch, self.merge)
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +339,8 @@ def within(processor: ImageProcessor, tokens: int) -> ImageProcessor:
     if isinstance(processor, BoundedImages):
         most = min(processor.most_patches, tokens)
         return replace(processor, most_patches=most, least_patches=min(processor.least_patches, most))
+    if isinstance(processor, BlockImages):
+        return replace(processor, most_patches=min(processor.most_patches, tokens * processor.merge**2))
     if isinstance(processor, SplitImages):
         most = min(processor.most_tokens, tokens)
         return replace(processor, most_tokens=most, least_tokens=min(processor.least_tokens, most), cuts=None)

@@ -67,6 +67,16 @@ def _whole_patches(size: Size, patch: int, scale: float) -> Size:
     return height, width
 
 
+def stepped(size: Size, patch: int, merge: int, most: int) -> Size:
+    """Sides grown to whole blocks of merge x merge patches, shrunk by fiftieths to at most `most` (Youtu-VL's rule)."""
+    scale, block = 1.0, patch * merge
+    while True:
+        height, width = _whole_patches(size, block, scale)
+        if height * width <= most * patch**2 or scale <= 0:
+            return height, width
+        scale -= 0.02  # time and again, as the reference does: its rounding decides now and then
+
+
 def most_tiles(size: Size, tile: int, most: int) -> Size:
     """The largest size of a wide picture whose width is whole tiles, at most `most` of which cover it (Phi-3)."""
     ratio, across = size[1] / size[0], 1

@@ -18,6 +18,7 @@ from docai.preprocess.normalize import (
     Colour,
 )
 from docai.preprocess.processors import (
+    BlockImages,
     BoundedImages,
     ClampedImages,
     CroppedImages,
@@ -245,21 +246,16 @@ def bounded_images(*, patch: int = 16, least: int = 256, most: int = 3600) -> Im
     return checked(build)
 
 
-def flat_images(*, patch: int = 16, merge: int = 2, most: int = 4096) -> Images:
-    """Youtu-VL: native resolution in whole blocks, patches of SigLIP 2's kind."""
+def block_images(*, patch: int = 16, merge: int = 2, most: int = 36_864) -> Images:
+    """Youtu-VL: its code says how many patches there may be, whatever max_num_patches its files have."""
 
     def build(prep: Prep, config: Config) -> ImageProcessor:
         vision = config.get("vision_config") or {}
-        block = vision.get("spatial_merge_size") or merge
-        patches = prep.get("max_num_patches") or vision.get("num_patches") or most
-        return SplitImages(
+        return BlockImages(
             normalization(prep, HALF, HALF),
             patch=prep.get("patch_size") or vision.get("patch_size") or patch,
-            merge=block,
-            least_tokens=1,
-            most_tokens=patches // block**2,
-            tile=patch,
-            cuts=None,
+            merge=vision.get("spatial_merge_size") or merge,
+            most_patches=most,
             how=resampling(prep, BILINEAR),
         )
 

@@ -12,7 +12,7 @@ from docai.vlm.families.decoders import decoder_spec
 from docai.vlm.families.nested import image_token, nested_rules, vision_config
 from docai.vlm.families.qwen_vision import SEQUENTIAL, prompt_spec
 from docai.vlm.families.towers import TOWER
-from docai.vlm.images import flat_images
+from docai.vlm.images import block_images
 from docai.vlm.spec import ModelSpec
 
 _TEXT = {
@@ -69,5 +69,5 @@ FAMILY = Family(
     spec,
     nested_rules(renames(SEQUENTIAL, f"{TOWER}merger.", "connector.merge."), first=_NAMES),
     prompt_spec(system=False, clips=None),
-    flat_images(),
+    block_images(),
 )
