@@ -24,7 +24,7 @@ RECIPES: dict[str, Recipe] = {
     "llava": Recipe("llava-hf/llava-1.5-7b-hf", "LLaVA 1.5, 7B"),
     "llava-next": Recipe("llava-hf/llava-v1.6-mistral-7b-hf", "LLaVA 1.6 on Mistral, 7B"),
     "llm-jp-vl": Recipe("llm-jp/llm-jp-4-vl-9B-beta", "LLM-jp-4-VL, 9B"),
-    "jagle-vl": Recipe("llm-jp/Jagle-VL-2.2B", "Jagle-VL (LLM-jp-VL on Qwen3), 2.2B"),
+    "jagle-vl": Recipe("llm-jp/Jagle-VL-2.2B-Jagle-FineVision", "Jagle-VL (LLM-jp-VL on Qwen3), 2.2B"),
     "locate-anything": Recipe("nvidia/LocateAnything-3B", "LocateAnything, finds things by their names, 3B"),
     "mage-vl": Recipe("microsoft/Mage-VL", "Mage-VL, 4B"),
     "mistral3": Recipe("mistralai/Mistral-Small-3.1-24B-Instruct-2503", "Mistral Small 3.1, 24B"),
