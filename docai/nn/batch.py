@@ -245,7 +245,7 @@ class BatchConvCache(BatchCache):
         found = mx.take_along_axis(both, (at % self._ring)[..., None], axis=1)
         return mx.where((at >= 0)[..., None], found, mx.zeros_like(found))
 
-    def mask(self, length: int, window: int | None, blocks: mx.array | None = None) -> Mask:
+    def mask(self, length: int, window: int | None, blocks: mx.array | None = None) -> Mask:  # noqa: ARG002
         """A convolution sees what it sees."""
         return None
 

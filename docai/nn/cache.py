@@ -190,7 +190,7 @@ class ConvCache(RotatingCache):
         missing = self.window - 1 + x.shape[1] - seen.shape[1]
         return mx.pad(seen, [(0, 0), (missing, 0), (0, 0)]) if missing else seen
 
-    def mask(self, length: int, window: int | None, blocks: mx.array | None = None) -> Mask:
+    def mask(self, length: int, window: int | None, blocks: mx.array | None = None) -> Mask:  # noqa: ARG002
         """A convolution sees what it sees."""
         return None
 
