@@ -1,4 +1,4 @@
-"""What GOT-OCR is asked, and about which pictures: by make.py with the reference, by tests/test_got_ocr.py with docai."""
+"""What GOT-OCR is asked, and about which pictures; make.py asks the reference, tests/test_got_ocr.py asks docai."""
 
 from __future__ import annotations
 
