@@ -72,7 +72,7 @@ def test_help_names_the_commands_that_there_are(capsys: pytest.CaptureFixture[st
     listed = re.search(r"Commands:\n((?:  \w+ .*\n)+)", capsys.readouterr().out)
     assert listed
     assert re.findall(r"^  (\w+) ", listed[1], re.MULTILINE) == [
-        "ocr", "parse", "detect", "chat", "video", "caption", "ground", "serve", "doctor", "eval", "models",
+        "ocr", "parse", "detect", "chat", "video", "caption", "ground", "serve", "mcp", "doctor", "eval", "models",
     ]  # fmt: skip
 
 
