@@ -39,6 +39,7 @@ def rounding(model: Any, options: argparse.Namespace) -> None:
     network = model.network
     kinds: dict[str, dict[str, Any]] = {
         "8": {"rounding": Rounding(8, 8)},
+        "8, groups of 32": {"rounding": Rounding(8, 8, 32)},
         "8, last layer dense": {"rounding": Rounding(8, 8), "dense_last": True},
         "keys 8, values 4": {"rounding": Rounding(8, 4)},
         "4": {"rounding": Rounding(4, 4)},
