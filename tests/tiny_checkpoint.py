@@ -12,7 +12,7 @@ import tokenizers
 from safetensors.numpy import save_file
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
 
-from tests.parity.recipes import QWEN_2_VISION, QWEN_3_VISION, mrope
+from tests.parity.recipes.qwen import QWEN_2_VISION, QWEN_3_VISION, mrope
 from tests.parity.weights import tensors
 
 TEXTS = (

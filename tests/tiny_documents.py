@@ -13,7 +13,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from docai.checkpoint.vocab.tiktoken import QWEN_SPECIAL
-from tests.parity.recipes import FLAT_GOT, LOCATE
+from tests.parity.recipes.documents import FLAT_GOT, LOCATE
 from tests.parity.stored import case_of, changes
 from tests.parity.weights import as_variant, tensors
 from tests.tiny_checkpoint import byte_level

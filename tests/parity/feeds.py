@@ -1,0 +1,175 @@
+"""What an oracle is fed with beside the prompt: from a recipe to the arguments of its forward pass, in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isqrt
+
+import numpy as np
+
+from tests.parity.recipes.kinds import Image, Recipe
+from tests.parity.weights import noise
+
+
+def pixels(image: Image, number: int, seed: int) -> np.ndarray:
+    """The pixels of an image of a case; the test makes the same."""
+    return noise(f"image {number}", image.shape, seed)
+
+
+def all_pixels(recipe: Recipe) -> list[np.ndarray]:
+    return [pixels(image, number, recipe.seed) for number, image in enumerate(recipe.images)]
+
+
+def text(recipe: Recipe) -> dict[str, np.ndarray]:
+    return {}
+
+
+def qwen(recipe: Recipe) -> dict[str, np.ndarray]:
+    """Patches of all images in a row, their grids, and which tokens are theirs (else transformers skips MRoPE)."""
+    token = recipe.config["image_token_id"]
+    return {
+        "pixel_values": np.concatenate(all_pixels(recipe)),
+        "image_grid_thw": np.array([image.grid for image in recipe.images]),
+        "mm_token_type_ids": np.array([[int(t == token) for t in recipe.tokens]]),
+    }
+
+
+def qwen_mlx(recipe: Recipe) -> dict[str, np.ndarray]:
+    return {key: value for key, value in qwen(recipe).items() if key != "mm_token_type_ids"}
+
+
+def qwen_clip(recipe: Recipe) -> dict[str, np.ndarray]:
+    """Images, and one clip: its patches, its grid, the seconds between its steps where the family asks for them."""
+    kinds = {recipe.config["image_token_id"]: 1, recipe.config["video_token_id"]: 2}
+    seen = list(zip(recipe.images, all_pixels(recipe), strict=True))
+    stills = [(image, values) for image, values in seen if image.grid and image.grid[0] == 1]
+    ((clip, frames),) = ((image, values) for image, values in seen if image.grid and image.grid[0] > 1)
+    seconds = {"second_per_grid_ts": np.array([clip.extra["seconds"]])} if "seconds" in clip.extra else {}
+    return {
+        "pixel_values": np.concatenate([values for _, values in stills]),
+        "image_grid_thw": np.array([image.grid for image, _ in stills]),
+        "pixel_values_videos": frames,
+        "video_grid_thw": np.array([clip.grid]),
+        "mm_token_type_ids": np.array([[kinds.get(t, 0) for t in recipe.tokens]]),
+        **seconds,
+    }
+
+
+def pictures(recipe: Recipe) -> dict[str, np.ndarray]:
+    """Pictures of one size, (N, 3, H, W)."""
+    return {"pixel_values": channels_first(np.concatenate(all_pixels(recipe)))}
+
+
+def masked(recipe: Recipe) -> dict[str, np.ndarray]:
+    """With a mask, which the oracle wants to have and does not look at."""
+    return {**pictures(recipe), "mask": np.ones((1, len(recipe.tokens)), np.int32)}
+
+
+def channels_first(pictures: np.ndarray) -> np.ndarray:
+    """(..., H, W, C) -> (..., C, H, W)"""
+    return np.ascontiguousarray(np.moveaxis(pictures, -1, -3))
+
+
+def tiles(recipe: Recipe) -> dict[str, np.ndarray]:
+    """Tiles of each image, filled up to the largest number, (N, tiles, 3, H, W), and the images' sizes."""
+    most = max(image.shape[0] for image in recipe.images)
+    filled = [np.pad(a, [(0, most - len(a)), (0, 0), (0, 0), (0, 0)]) for a in all_pixels(recipe)]
+    return {
+        "pixel_values": channels_first(np.stack(filled)),
+        "image_sizes": np.array([image.extra["size"] for image in recipe.images]),
+    }
+
+
+def fitted(recipe: Recipe) -> dict[str, np.ndarray]:
+    """Pictures of any size, put together of their patches and filled up to the largest, and their sizes in pixels."""
+    whole = [unpatched(a, image) for a, image in zip(all_pixels(recipe), recipe.images, strict=True)]
+    sizes = np.array([a.shape[1:] for a in whole])
+    height, width = sizes.max(axis=0)
+    filled = [np.pad(a, [(0, 0), (0, height - a.shape[1]), (0, width - a.shape[2])]) for a in whole]
+    return {"pixel_values": np.stack(filled), "image_sizes": sizes}
+
+
+def unpatched(patches: np.ndarray, image: Image) -> np.ndarray:
+    """Patches (N, 3 * p * p), in blocks that give a token each, as the picture (3, H, W) that they were cut from."""
+    assert image.grid is not None
+    _, h, w = image.grid
+    merge, side = isqrt(h * w // image.tokens), isqrt(patches.shape[1] // 3)
+    split = patches.reshape(h // merge, w // merge, merge, merge, 3, side, side)
+    return split.transpose(4, 0, 2, 5, 1, 3, 6).reshape(3, h * side, w * side)
+
+
+def moonvit(recipe: Recipe) -> dict[str, np.ndarray]:
+    """Patches of all images row by row, (N, 3, p, p), and their grids (h, w)."""
+    rows = []
+    for image, values in zip(recipe.images, all_pixels(recipe), strict=True):
+        whole = unpatched(values, image)  # (3, H, W)
+        side = isqrt(values.shape[1] // 3)
+        split = whole.reshape(3, whole.shape[1] // side, side, whole.shape[2] // side, side)
+        rows.append(split.transpose(1, 3, 0, 2, 4).reshape(-1, 3, side, side))
+    return {
+        "pixel_values": np.concatenate(rows),
+        "image_grid_hws": np.array([image.grid[1:] for image in recipe.images if image.grid]),
+    }
+
+
+def flat(recipe: Recipe) -> dict[str, np.ndarray]:
+    """Patches of all images in a row, as they lie in blocks, and their grids (h, w)."""
+    grids = [image.grid[1:] for image in recipe.images if image.grid]
+    return {"pixel_values": np.concatenate(all_pixels(recipe)), "spatial_shapes": np.array(grids)}
+
+
+def naflex(recipe: Recipe) -> dict[str, np.ndarray]:
+    """Patches of all parts of all images row by row, (parts, most, p * p * 3), which of them count, and the grids."""
+    parts: list[np.ndarray] = []
+    grids: list[tuple[int, int]] = []
+    for image, values in zip(recipe.images, all_pixels(recipe), strict=True):
+        own = [grid[1:] for grid in image.extra.get("grids", [image.grid])]
+        side = isqrt(sum(h * w for h, w in own) // image.tokens)  # of a block of patches that gives a token
+        for (h, w), patches in zip(own, np.split(values, np.cumsum([h * w for h, w in own])[:-1]), strict=True):
+            blocks = patches.reshape(h // side, w // side, side, side, -1)
+            parts.append(blocks.swapaxes(1, 2).reshape(h * w, -1))
+            grids.append((h, w))
+    most = max(len(part) for part in parts)
+    return {
+        "pixel_values": np.stack([np.pad(part, [(0, most - len(part)), (0, 0)]) for part in parts]),
+        "pixel_attention_mask": np.array([[int(n < len(part)) for n in range(most)] for part in parts]),
+        "spatial_shapes": np.array(grids),
+    }
+
+
+def falcon(recipe: Recipe) -> dict[str, np.ndarray]:
+    """One picture (1, H, W, 3) put together of its patches, whose numbers are in (p, p, 3) order, and its grid."""
+    (image,), (patches,) = recipe.images, all_pixels(recipe)
+    assert image.grid is not None
+    (_, h, w), side = image.grid, isqrt(patches.shape[1] // 3)
+    whole = patches.reshape(h, w, side, side, 3).swapaxes(1, 2).reshape(1, h * side, w * side, 3)
+    return {"pixel_values": whole, "image_grid_hw": np.array([[h, w]])}
+
+
+def prefix(recipe: Recipe) -> dict[str, np.ndarray]:
+    """PaliGemma: every token of the prompt is of the prefix, which is type 0."""
+    return {**pictures(recipe), "token_type_ids": np.zeros((1, len(recipe.tokens)), np.int64)}
+
+
+def marked(recipe: Recipe) -> dict[str, np.ndarray]:
+    """Gemma 3: the tokens of images are of type 1."""
+    token = recipe.config["image_token_id"]
+    return {**pictures(recipe), "token_type_ids": np.array([[int(t == token) for t in recipe.tokens]])}
+
+
+FEEDS: dict[str, Callable[[Recipe], dict[str, np.ndarray]]] = {
+    "text": text,
+    "qwen": qwen,
+    "qwen_clip": qwen_clip,
+    "qwen_mlx": qwen_mlx,
+    "pictures": pictures,
+    "masked": masked,
+    "tiles": tiles,
+    "fitted": fitted,
+    "falcon": falcon,
+    "moonvit": moonvit,
+    "naflex": naflex,
+    "flat": flat,
+    "prefix": prefix,
+    "marked": marked,
+}
