@@ -216,6 +216,7 @@ def test_a_job(server: Served) -> None:
     assert sorted(told["page"] for name, told in events if name == "page") == list(range(1, 11))
     again = stream(server, job["id"], **{"last-event-id": events[6][1]["id"]})
     assert [told["page"] for _, told in again[:-1]] == [told["page"] for _, told in events[7:-1]]
+    assert job["id"] not in server.desk.bells._bells
     assert wait_for(server, job["id"])["pages"] == {"done": 10, "total": 10}
     said = server.json("GET", f"/v1/jobs/{job['id']}/result")
     expected = ocr(data, pages="1-10")

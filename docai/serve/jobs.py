@@ -238,6 +238,7 @@ async def _news(request: Request, number: str, after: int) -> AsyncGenerator[byt
             yield f"id: {at}\n".encode() + event(told, "page")
         if job is None or job.over:
             said = {"id": number, "status": "deleted"} if job is None else await desk.by_hand(described_job, desk, job)
+            desk.bells.ring(number)  # no more news: the bell is not kept
             yield event(said, said["status"])
             return
         try:

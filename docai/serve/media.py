@@ -207,6 +207,8 @@ class Media:
         try:
             target = f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
             headers = {"User-Agent": f"docai/{__version__}", "Accept": "*/*", "Accept-Encoding": "identity"}
+            connection.connect()
+            _left(deadline)  # `watch` cannot cut a handshake, and cuts only once
             connection.request("GET", target, headers=headers)
             with connection.getresponse() as response:
                 if response.status in (301, 302, 303, 307, 308):
