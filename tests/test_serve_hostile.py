@@ -475,9 +475,9 @@ def test_a_crowd(server: Served) -> None:
     crowd = Crowd(server)
     crowd.client(0, time.monotonic() + 1)
     before = descriptors()
-    until = time.monotonic() + 8
-    with concurrent.futures.ThreadPoolExecutor(32) as pool:
-        for future in [pool.submit(crowd.client, number, until) for number in range(1, 33)]:
+    until = time.monotonic() + 20
+    with concurrent.futures.ThreadPoolExecutor(64) as pool:
+        for future in [pool.submit(crowd.client, number, until) for number in range(1, 65)]:
             future.result()
     idle(server)
     assert {200, 202, 422} <= set(crowd.statuses)
