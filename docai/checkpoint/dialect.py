@@ -28,7 +28,7 @@ from functools import partial
 from math import prod
 from typing import Any, Protocol
 
-from docai.checkpoint.names import fill, match, placeholders
+from docai.checkpoint.names import fill, first_match, match, placeholders
 from docai.checkpoint.tensors import Quantization, TensorInfo
 from docai.checkpoint.weights import Array, Shape, Table, Weight, WeightMap, weights_of
 from docai.errors import CheckpointError
@@ -61,7 +61,7 @@ class _Each:
             values = match(self.pattern, name)
             made = {name: weight} if values is None else self._made(name, weight, values)
             for new, made_weight in made.items():
-                _put(out, new, made_weight)
+                put(out, new, made_weight)
         return out
 
     def _made(self, name: str, weight: Weight, values: dict[str, str], /) -> Table:
@@ -80,7 +80,8 @@ class _InPlace(_Each):
         raise NotImplementedError
 
 
-def _put(table: Table, name: str, weight: Weight) -> None:
+def put(table: Table, name: str, weight: Weight) -> None:
+    """Give a weight its name in a table. Raises CheckpointError where that is taken, or none for a quantized one."""
     if name in table:
         both = ", ".join((*table[name].sources[:2], *weight.sources[:2]))
         raise CheckpointError(f"two tensors of the checkpoint would both become {name}: {both}")
@@ -277,14 +278,14 @@ class Stack:
         for name, weight in table.items():
             values = match(self.pattern, name)
             if values is None:
-                _put(out, name, weight)
+                put(out, name, weight)
             else:
                 found.setdefault(fill(self.new, values), {})[int(values[number])] = weight
         for new, numbered in found.items():
             if sorted(numbered) != list(range(len(numbered))):
                 gap = next(i for i in range(len(numbered) + 1) if i not in numbered)
                 raise CheckpointError(f"{new} is stacked of {self.pattern}: number {gap} is missing")
-            _put(out, new, _joined([numbered[i] for i in range(len(numbered))], new, self.axis, new_axis=True))
+            put(out, new, _joined([numbered[i] for i in range(len(numbered))], new, self.axis, new_axis=True))
         return out
 
 
@@ -301,22 +302,29 @@ class Concat:
         return self.parts
 
     def apply(self, table: Table) -> Table:
-        out: Table = {}
-        found: dict[str, dict[int, Weight]] = {}
-        for name, weight in table.items():
-            at, values = next(
-                ((i, v) for i, part in enumerate(self.parts) if (v := match(part, name)) is not None), (0, None)
-            )
-            if values is None:
-                _put(out, name, weight)
-            else:
-                found.setdefault(fill(self.new, values), {})[at] = weight
-        for new, numbered in found.items():
-            missing = [part for i, part in enumerate(self.parts) if i not in numbered]
-            if missing:
-                raise CheckpointError(f"{new} is made of {', '.join(self.parts)}: {missing[0]} is missing")
-            _put(out, new, _joined([numbered[i] for i in range(len(self.parts))], new, self.axis, new_axis=False))
+        out, found = gathered(table, self.parts, self.new)
+        for new, weights in found.items():
+            put(out, new, _joined(weights, new, self.axis, new_axis=False))
         return out
+
+
+def gathered(table: Table, parts: Sequence[str], new: str) -> tuple[Table, dict[str, list[Weight]]]:
+    """What matches none of the templates in `parts`; by the names that `new` becomes, the weights that match.
+
+    These are in the order of `parts`. Raises CheckpointError where one of them is missing.
+    """
+    rest: Table = {}
+    found: dict[str, dict[str, Weight]] = {}
+    for name, weight in table.items():
+        part, values = first_match(parts, name)
+        if values is None:
+            put(rest, name, weight)
+        else:
+            found.setdefault(fill(new, values), {})[part] = weight
+    for made, matched in found.items():
+        if missing := [part for part in parts if part not in matched]:
+            raise CheckpointError(f"{made} is made of {', '.join(parts)}: {missing[0]} is missing")
+    return rest, {made: [matched[part] for part in parts] for made, matched in found.items()}
 
 
 def _joined(weights: Sequence[Weight], new: str, axis: int, *, new_axis: bool) -> Weight:

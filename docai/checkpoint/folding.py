@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from docai.checkpoint.names import fill, match
+from docai.checkpoint.dialect import gathered, put
+from docai.checkpoint.names import fill, first_match, match
 from docai.checkpoint.weights import Array, Shape, Table, Weight
 from docai.errors import CheckpointError
 
@@ -36,16 +37,17 @@ class FoldNorm:
         out: Table = {}
         found: dict[str, dict[str, Weight]] = {}
         for name, weight in table.items():
-            at, values = _which(self.patterns, name)
+            pattern, values = first_match(self.patterns, name)
             if values is None:
-                out[name] = weight
-            elif at < len(self.patterns) - 1:
-                found.setdefault(fill(self.new, values), {})[self.patterns[at]] = weight
+                put(out, name, weight)
+            elif pattern != self.patterns[-1]:
+                found.setdefault(fill(self.new, values), {})[pattern] = weight
         for new, parts in found.items():
             missing = [pattern for pattern in self.patterns[:-1] if pattern not in parts]
             if missing:
                 raise CheckpointError(f"{new} is made of a convolution and its norm: {missing[0]} is missing")
-            out |= self._made(new, [parts[pattern] for pattern in self.patterns[:-1]])
+            for name, weight in self._made(new, [parts[pattern] for pattern in self.patterns[:-1]]).items():
+                put(out, name, weight)
         return out
 
     def _made(self, new: str, parts: Sequence[Weight]) -> Table:
@@ -83,19 +85,9 @@ class AddKernels:
         return self.parts
 
     def apply(self, table: Table) -> Table:
-        out: Table = {}
-        found: dict[str, dict[int, Weight]] = {}
-        for name, weight in table.items():
-            at, values = _which(self.parts, name)
-            if values is None:
-                out[name] = weight
-            else:
-                found.setdefault(fill(self.new, values), {})[at] = weight
-        for new, numbered in found.items():
-            missing = [part for at, part in enumerate(self.parts) if at not in numbered]
-            if missing:
-                raise CheckpointError(f"{new} is made of {', '.join(self.parts)}: {missing[0]} is missing")
-            out[new] = _added([numbered[at] for at in range(len(self.parts))], new)
+        out, found = gathered(table, self.parts, self.new)
+        for new, weights in found.items():
+            put(out, new, _added(weights, new))
         return out
 
 
@@ -145,11 +137,3 @@ class Copy:
             if values is not None:
                 made[fill(self.new, values)] = weight
         return {**table, **{new: weight for new, weight in made.items() if new not in table}}
-
-
-def _which(patterns: Sequence[str], name: str) -> tuple[int, dict[str, str] | None]:
-    """The first pattern that matches a name, and what its placeholders stand for."""
-    for at, pattern in enumerate(patterns):
-        if (values := match(pattern, name)) is not None:
-            return at, values
-    return 0, None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 _PLACEHOLDER = re.compile(r"\{(\w+)(?::([^{}]*))?\}")
@@ -33,6 +33,14 @@ def match(template: str, name: str) -> dict[str, str] | None:
     """What the placeholders of a template stand for in a name; None where it does not match."""
     found = _regex(template).fullmatch(name)
     return found.groupdict() if found else None
+
+
+def first_match(templates: Sequence[str], name: str) -> tuple[str, dict[str, str] | None]:
+    """The first template that matches a name, and what its placeholders stand for."""
+    for template in templates:
+        if (values := match(template, name)) is not None:
+            return template, values
+    return "", None
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
