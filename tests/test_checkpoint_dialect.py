@@ -228,6 +228,10 @@ class TestQuantized:
     def test_shapes_that_contradict_the_config_are_an_error(self) -> None:
         with pytest.raises(CheckpointError, match=r"is not 4 bit affine.*would be a weight of shape \(4, 8\)"):
             self.quantized({**packed("a", 4, 64), "a.weight": np.zeros((4, 9))})
+        with pytest.raises(CheckpointError, match=r"a\.scales is a single number"):
+            self.quantized({**packed("a", 4, 64), "a.scales": np.zeros(())})
+        with pytest.raises(CheckpointError, match=r"a\.biases has shape \(4, 1\), its scales have \(4, 2\)"):
+            self.quantized({**packed("a", 4, 64), "a.biases": np.zeros((4, 1))})
 
     def test_missing_biases_are_named(self) -> None:
         arrays = packed("a", 4, 64)

@@ -63,6 +63,11 @@ class TestFolders:
             read_folder(tmp_path)
         assert without.value.exit_code == 3
 
+    def test_the_first_shard_may_be_the_missing_one(self, tmp_path: Path) -> None:
+        write(tmp_path, "model-00002-of-00002.safetensors", a=(1,))
+        with pytest.raises(CheckpointError, match=r"model-00001-of-00002\.safetensors is missing"):
+            read_folder(tmp_path)
+
     def test_a_tensor_that_only_the_index_has_is_named(self, tmp_path: Path) -> None:
         write(tmp_path, "one.safetensors", a=(1,))
         write_index(tmp_path, a="one.safetensors", c="one.safetensors")

@@ -212,6 +212,7 @@ class TestBroken:
             (struct.pack("<4sIQQQ1sIIQ", b"GGUF", 3, 0, 1, 1, b"x", 9, 4, 1 << 60), "cut off"),
             (struct.pack("<4sIQQQ1sI", b"GGUF", 3, 1, 0, 1, b"x", 99), "99 axes"),
             (struct.pack("<4sIQQQ1s", b"GGUF", 3, 0, 1, 1, b"\xff"), "corrupt"),
+            (struct.pack("<4sIQQQ1sIIQ", b"GGUF", 3, 1, 0, 1, b"x", 0, 2, 0), "x, Q4_0, has rows of 1 numbers"),
         ],
     )
     def test_corrupt_headers(self, tmp_path: Path, data: bytes, message: str) -> None:

@@ -178,6 +178,10 @@ class TestChoice:
             locate("qwen25-vl")
         with pytest.raises(CheckpointError, match="no such folder or file"):
             locate("./models/none")
+        with pytest.raises(CheckpointError, match="no such folder or file"):
+            locate("~no-such-user/model")
+        with pytest.raises(UsageError, match="expected a folder"):
+            locate("x" * 300)
 
     def test_hashes_are_those_of_git_and_of_files(self, tmp_path: Path) -> None:
         (tmp_path / "x").write_bytes(b"hello\n")

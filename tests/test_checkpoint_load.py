@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +199,8 @@ class TestDialects:
         for gpu, kind in ((False, "F32"), (True, "BF16")):
             monkeypatch.setattr(load, "on_gpu", lambda gpu=gpu: gpu)
             assert load.load_dtype(checkpoint) == kind
+        strange = replace(checkpoint, config={"text_config": "none", "dtype": ["float16"], "torch_dtype": {}})
+        assert load.load_dtype(strange) == "BF16"
         with pytest.raises(UsageError, match="expected one of float32, bfloat16, float16; got 'int8'"):
             load.load_dtype(checkpoint, "int8")
         assert self.load(folder, dtype="float16")[0]["up.bias"].dtype == np.float16

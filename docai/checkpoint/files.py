@@ -77,16 +77,14 @@ def _without_index(folder: Path) -> list[str]:
     names = [name for name in names if not name.startswith("consolidated")] or names
     if not names:
         raise CheckpointError(_no_weights(folder))
-    return [name for one in names for name in _siblings(one)] if _NUMBERED.fullmatch(names[0]) else names
+    return sorted({name for one in names for name in _siblings(one)})
 
 
 def _siblings(name: str) -> Iterable[str]:
-    """All files of the set that the first file of it names: model-00001-of-00003.safetensors has two others."""
+    """All files of the set that a file is of: model-00001-of-00003.safetensors has two others."""
     found = _NUMBERED.fullmatch(name)
     if found is None:
         return (name,)
-    if int(found[2]) != 1:
-        return ()
     return (f"{found[1]}-{i:05d}-of-{found[3]}{found[4]}" for i in range(1, int(found[3]) + 1))
 
 

@@ -246,8 +246,9 @@ class _Reader:
         if kind is None:
             known = ", ".join(k.name for k in BLOCKS.values())
             raise CheckpointError(f"{self._path}: {name} is of GGUF type {number}; docai reads {known}")
-        if shape and shape[-1] % kind.block:
-            raise CheckpointError(f"{self._path}: {name}, {kind.name}, has rows of {shape[-1]} numbers")
+        row = shape[-1] if shape else 1
+        if row % kind.block:
+            raise CheckpointError(f"{self._path}: {name}, {kind.name}, has rows of {row} numbers")
         return name, shape, kind, offset
 
     def _value(self, kind: int) -> Any:

@@ -67,9 +67,10 @@ def open_checkpoint(
 
 def locate(name: str) -> Place:
     """What a name means. Raises UsageError or CheckpointError."""
-    path = Path(name).expanduser()
-    if path.exists():
-        return Place(path)
+    with contextlib.suppress(OSError, RuntimeError):  # too long for a path; a home of nobody
+        path = Path(name).expanduser()
+        if path.exists():
+            return Place(path)
     if name in RECIPES:
         repo, _, part = RECIPES[name].repo.partition(":")
         return Place(repo=repo, part=part)

@@ -104,9 +104,10 @@ def load_dtype(checkpoint: Checkpoint, dtype: str | None = None) -> str:
         return "F32"
     stored = [info.dtype for info in checkpoint.tensors.values() if info.dtype in FLOATS]
     most = max(stored, key=stored.count, default="BF16")
-    text = checkpoint.config.get("text_config") or {}
-    said = [c.get(key) for c in (checkpoint.config, text) for key in ("dtype", "torch_dtype")]
-    meant = next((DTYPES[name] for name in said if name in DTYPES), "F32")
+    text = checkpoint.config.get("text_config")
+    sections = (checkpoint.config, text if isinstance(text, Mapping) else {})
+    said = [section.get(key) for section in sections for key in ("dtype", "torch_dtype")]
+    meant = next((DTYPES[name] for name in said if isinstance(name, str) and name in DTYPES), "F32")
     return meant if most in ("F32", "F64") else most
 
 

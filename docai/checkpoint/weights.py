@@ -105,6 +105,8 @@ def _packed(name: str, module: str, tensors: Mapping[str, TensorInfo], how: Quan
     if how is None:
         raise CheckpointError(f"{name} has scales, but the config says nothing of how it is quantized")
     weight, scales = tensors[name], tensors[sibling(name, "scales")]
+    if not scales.shape:
+        raise CheckpointError(f"{module}.scales is a single number; expected one for each {how.group_size} of {name}")
     shape = (*scales.shape[:-1], scales.shape[-1] * how.group_size)
     packed = (*shape[:-1], shape[-1] * how.bits // 32)
     if packed != weight.shape:
@@ -112,8 +114,12 @@ def _packed(name: str, module: str, tensors: Mapping[str, TensorInfo], how: Quan
             f"{name} of shape {weight.shape} with scales of shape {scales.shape} is not {how}: "
             f"that would be a weight of shape {packed}"
         )
-    if how.has_biases and sibling(name, "biases") not in tensors:
-        raise CheckpointError(f"{module}.biases is missing: {how} needs it beside {name}")
+    if how.has_biases:
+        biases = tensors.get(sibling(name, "biases"))
+        if biases is None:
+            raise CheckpointError(f"{module}.biases is missing: {how} needs it beside {name}")
+        if biases.shape != scales.shape:
+            raise CheckpointError(f"{module}.biases has shape {biases.shape}, its scales have {scales.shape}")
     return Weight(scales.dtype if how.has_biases else "BF16", shape, how, name)
 
 
