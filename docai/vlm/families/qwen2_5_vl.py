@@ -7,12 +7,9 @@ from dataclasses import replace
 from docai.nn.mlp import MlpSpec
 from docai.vlm.config import Config
 from docai.vlm.connector import MergerSpec
-from docai.vlm.families import Family
 from docai.vlm.families import qwen_vision as qwen
-from docai.vlm.images import qwen_images
 from docai.vlm.positions import MropeSpec
 from docai.vlm.spec import ModelSpec
-from docai.vlm.videos import qwen_videos
 
 
 def spec(config: Config) -> ModelSpec:
@@ -28,13 +25,4 @@ def spec(config: Config) -> ModelSpec:
     return qwen.model_spec(config, decoder, tower, merger, MropeSpec(tower.merge, per_second=per_second))
 
 
-FAMILY = Family(
-    "qwen2_5_vl",
-    ("qwen2_5_vl",),
-    spec,
-    qwen.dialects(mlp=qwen.GATED, merger=qwen.SEQUENTIAL),
-    qwen.prompt_spec(system=True),
-    qwen_images(),
-    text_only=True,
-    videos=qwen_videos(),
-)
+FAMILY = qwen.second_family("qwen2_5_vl", spec, mlp=qwen.GATED)

@@ -5,12 +5,9 @@ from __future__ import annotations
 from docai.nn.mlp import MlpSpec
 from docai.vlm.config import Config
 from docai.vlm.connector import MergerSpec
-from docai.vlm.families import Family
 from docai.vlm.families import qwen_vision as qwen
-from docai.vlm.images import qwen_images
 from docai.vlm.positions import MropeSpec
 from docai.vlm.spec import ModelSpec
-from docai.vlm.videos import qwen_videos
 
 
 def spec(config: Config) -> ModelSpec:
@@ -23,13 +20,4 @@ def spec(config: Config) -> ModelSpec:
     return qwen.model_spec(config, decoder, tower, merger, MropeSpec(tower.merge))
 
 
-FAMILY = Family(
-    "qwen2_vl",
-    ("qwen2_vl",),
-    spec,
-    qwen.dialects(mlp=qwen.NUMBERED, merger=qwen.SEQUENTIAL),
-    qwen.prompt_spec(system=True),
-    qwen_images(),
-    text_only=True,
-    videos=qwen_videos(),
-)
+FAMILY = qwen.second_family("qwen2_vl", spec, mlp=qwen.NUMBERED)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -13,12 +13,14 @@ from docai.nn.mlp import MlpSpec
 from docai.nn.packed_vit import PackedVitSpec
 from docai.vlm.config import Config
 from docai.vlm.connector import MergerSpec
-from docai.vlm.families import Rules
+from docai.vlm.families import Family, Rules
 from docai.vlm.families.decoder_rules import decoder_rules
 from docai.vlm.families.decoders import decoder_spec
+from docai.vlm.images import qwen_images
 from docai.vlm.positions import MropeSpec
 from docai.vlm.prompt import ClipPrompt, PromptSpec, Stamped
 from docai.vlm.spec import DecoderSpec, ModelSpec
+from docai.vlm.videos import qwen_videos
 
 # What the configuration class of Qwen2-VL and Qwen2.5-VL fills in.
 QWEN_2 = {
@@ -186,6 +188,20 @@ def dialects(mlp: Pairs, merger: Pairs, hub: Names = FLAT) -> dict[str, Rules]:
     named = {"hf": hub, "transformers": NESTED, "mlx": MLX}
     foreign = {dialect: partial(rules, names=names, mlp=mlp, merger=merger) for dialect, names in named.items()}
     return {**foreign, "docai": own_rules}
+
+
+def second_family(name: str, spec: Callable[[Config], ModelSpec], mlp: Pairs) -> Family:
+    """Qwen2-VL or Qwen2.5-VL, which differ in their spec and in the feed-forward blocks of the tower."""
+    return Family(
+        name,
+        (name,),
+        spec,
+        dialects(mlp=mlp, merger=SEQUENTIAL),
+        prompt_spec(system=True),
+        qwen_images(),
+        text_only=True,
+        videos=qwen_videos(),
+    )
 
 
 TAPPED = dialects(mlp=LINEAR, merger={"norm.{part}": "norm.{part}", **LINEAR}, hub=NESTED)  # of `tapped_tower`
