@@ -324,6 +324,14 @@ def test_a_reader_that_does_not_read(server: Served, monkeypatch: pytest.MonkeyP
         idle(server, 15)
 
 
+def unloaded(server: Served) -> None:
+    """Wait until no model is in memory."""
+    deadline = time.monotonic() + 5
+    while server.desk.models.loaded:
+        assert time.monotonic() < deadline, "it stays in memory"
+        time.sleep(0.05)
+
+
 def test_models_make_room_for_each_other(models: Path, tmp_path: Path) -> None:
     names = [str(models / "sees"), str(models / "text")]
     with served(tmp_path / "state", model=names, keep_alive="0.3s") as server:
@@ -331,10 +339,7 @@ def test_models_make_room_for_each_other(models: Path, tmp_path: Path) -> None:
             assert server.json("POST", "/v1/chat/completions", {**SHORT, "model": name})["model"] == name
             loaded = [one["id"] for one in server.json("GET", "/v1/models")["data"] if one["loaded"] and one["created"]]
             assert loaded == [name]
-        deadline = time.monotonic() + 5
-        while server.desk.models.loaded:
-            assert time.monotonic() < deadline, "it stays in memory"
-            time.sleep(0.05)
+        unloaded(server)
         assert server.json("GET", "/health")["status"] == "ok"
 
 
@@ -396,6 +401,8 @@ def test_settings_change_while_it_runs(models: Path, tmp_path: Path) -> None:
         assert change({"max_tokens": None})["current"]["max_tokens"] is None
         change({"op": "delete", "values": {}}, 400)
         change([], 422)
+        assert change({"keep_alive": "0.2s"})["applied"] == {"keep_alive": "0.2s"}
+        unloaded(server)
 
 
 def test_what_models_keep(server: Served) -> None:

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
 
-from docai.errors import DocaiError
+from docai.errors import DocaiError, OutputError
 from docai.serve import errors
 from docai.serve.desk import Desk, desk_of
 from docai.serve.errors import ApiError, reply
@@ -93,7 +93,10 @@ async def _expire(desk: Desk) -> None:
     """Forget what has been kept long enough, from time to time, for ever."""
     while True:
         await asyncio.sleep(_EXPIRE)
-        await desk.by_hand(desk.store.expire)
+        try:
+            await desk.by_hand(desk.store.expire)
+        except OutputError as error:  # a full disk may be written to again later
+            LOG.error("%s", error)
 
 
 router = APIRouter(route_class=Route)

@@ -189,9 +189,9 @@ class Models:
 
     async def sweep(self) -> None:
         """Let go of models that nobody asks, from time to time, for ever."""
-        keep = self._options.keep_alive_s
         while True:
-            await asyncio.sleep(min(_SWEEP, keep or _SWEEP))
+            await asyncio.sleep(min(_SWEEP, self._options.keep_alive_s or _SWEEP))
+            keep = self._options.keep_alive_s
             for one in self.loaded:
                 if keep and not one.users and time.monotonic() - one.used > keep:
                     async with one.lock:
