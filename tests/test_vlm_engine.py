@@ -31,6 +31,7 @@ from docai.vlm.loading import load_network  # noqa: E402
 from docai.vlm.model import as_messages, open_model  # noqa: E402
 from docai.vlm.network import Network  # noqa: E402
 from docai.vlm.prefix import BlockStore  # noqa: E402
+from docai.vlm.reading import Reading  # noqa: E402
 from docai.vlm.request import Generation, GenerationOptions  # noqa: E402
 from docai.vlm.scheduler import EngineLimits  # noqa: E402
 from docai.vlm.stream import Pieces  # noqa: E402
@@ -446,6 +447,32 @@ def test_short_prompts_are_read_in_one_pass(folder: Path, monkeypatch: pytest.Mo
     assert max(rows for rows, _ in passes) >= 4
     assert all(rows * length <= 512 or rows == 1 for rows, length in passes)
     assert len(passes) < len(requests)
+    texts.engine.close()
+
+
+def test_prompts_that_fail_in_one_pass_leave_the_engine_running(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = Texts(folder / "llama", rows=16, together=True)
+    requests = [texts.request("word " * n) for n in (4, 5, 6)]
+    expected = [texts._alone.submit(request).whole() for request in requests]
+    image = RequestImage(("x",), ImageInput(np.zeros((16, 96), np.float32), 4, (1, 4, 4)), lambda: fail("image"))
+    with texts.engine._worker._changed:  # all at once
+        tickets = [texts.engine.submit(replace(request, images=[image])) for request in requests]
+    for ticket in tickets:
+        with pytest.raises(Exception, match="image"):
+            ticket.whole()
+    finish, calls = Reading.finish, []
+
+    def failing(self: Reading, *rest: Any, **how: Any) -> None:
+        calls.append(self)
+        finish(self, *rest, **how)
+        if len(calls) == 2:
+            fail("out of memory")
+
+    monkeypatch.setattr(Reading, "finish", failing)
+    with texts.engine._worker._changed:
+        tickets = [texts.engine.submit(request) for request in requests]
+    same([ticket.whole() for ticket in tickets], expected)
+    assert len(calls) >= 2
     texts.engine.close()
 
 

@@ -76,7 +76,8 @@ class Scheduler:
     @property
     def running(self) -> list[Job]:
         """The jobs that have been admitted."""
-        return [*self._reading, *(job for batch in self._batches.values() for job in batch.running)]
+        batched = [job for batch in self._batches.values() for job in batch.running]
+        return [*self._reading, *(job for job, _ in self._read), *batched]
 
     def tick(self) -> None:
         """Queue a step of each batch, read some of the prompts beside it, then see to the tokens of the step before."""
@@ -102,6 +103,7 @@ class Scheduler:
                 job.fail(error)
             job.release()
         self._reading.clear()
+        self._read.clear()
         self._batches = {}
 
     # --- parts of a tick
@@ -132,8 +134,8 @@ class Scheduler:
         left, busy = self._step, bool(self._batches)
         while self._reading and left > 0:
             job = self._turn()
-            read = self._several(job, left, wait=not busy) if self._together else 0
-            left -= read or self._one(job, wait=not busy)
+            read = self._several(job, left, wait=not busy) if self._together else None
+            left -= self._one(job, wait=not busy) if read is None else read
 
     def _one(self, job: Job, *, wait: bool) -> int:
         """Read the next chunk of a job; the number of its tokens."""
@@ -143,17 +145,21 @@ class Scheduler:
             self._give_up(job, error)
             return 0
 
-    def _several(self, job: Job, left: int, *, wait: bool) -> int:
-        """Read a short prompt together with others; the number of tokens, 0 where there are no others."""
+    def _several(self, job: Job, left: int, *, wait: bool) -> int | None:
+        """Read a short prompt together with others; the number of tokens, None where there are no others."""
         network, others = self._runtime.network, [other for other in self._reading if other is not job]
         group = readable_together(network, job, others, left)
         if len(group) < 2:
-            return 0
+            return None
         begun = [member for member in group if self._has_begun(member)]
+        if not begun:
+            return 0
         try:
             read_together(network, [member.reading for member in begun if member.reading is not None], wait=wait)
         except Exception as error:  # noqa: BLE001 - whose fault it is shows when each is read by itself
             _LOG.warning("%d prompts could not be read together, each is read by itself: %r", len(begun), error)
+            for member in begun:
+                member.reading = None  # its caches may have been filled
             return sum(self._one(member, wait=wait) for member in begun)
         for member in begun:
             self._one(member, wait=wait)

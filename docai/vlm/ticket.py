@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import weakref
 from collections import deque
@@ -38,7 +39,7 @@ class Outlet:
     def _tell(self) -> None:
         self._changed.notify_all()
         for loop, future in self._waiting:
-            if not loop.is_closed():
+            with contextlib.suppress(RuntimeError):  # its loop was closed: nobody waits there
                 loop.call_soon_threadsafe(_wake, future)
         self._waiting.clear()
 
