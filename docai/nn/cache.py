@@ -60,11 +60,25 @@ class Cache(LayerCache, Protocol):
         ...
 
 
-class FullCache:
-    """Keeps every token."""
+class _Whole:
+    """What the caches have in common that keep every token."""
 
     def __init__(self) -> None:
         self.offset = 0
+
+    def mask(self, length: int, window: int | None, blocks: mx.array | None = None) -> Mask:
+        return causal(length, self.offset, window=window, blocks=blocks)
+
+    def trim(self, count: int) -> bool:
+        self.offset = max(0, self.offset - count)
+        return True
+
+
+class FullCache(_Whole):
+    """Keeps every token."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self._keys: mx.array | None = None
         self._values: mx.array | None = None
 
@@ -77,13 +91,6 @@ class FullCache:
         self._keys = written(self._keys, k, start)
         self._values = written(self._values, v, start)
         return self._keys[:, :, : self.offset], self._values[:, :, : self.offset]
-
-    def mask(self, length: int, window: int | None, blocks: mx.array | None = None) -> Mask:
-        return causal(length, self.offset, window=window, blocks=blocks)
-
-    def trim(self, count: int) -> bool:
-        self.offset = max(0, self.offset - count)
-        return True
 
     def last(self, count: int) -> tuple[Arrays, Arrays]:
         keys, values = self.state
@@ -175,7 +182,7 @@ class RotatingCache:
         self.offset, self._next = offset, self._keys.shape[2]
 
     @property
-    def state(self) -> list[mx.array]:
+    def state(self) -> Arrays:
         return [a for a in (self._keys, self._values) if a is not None]
 
 
@@ -213,11 +220,12 @@ class Rounding:
         return next(g for g in (self.group, 64, 32) if head_dim % g == 0)
 
 
-class QuantizedCache:
+class QuantizedCache(_Whole):
     """Keeps every token, its keys and values rounded."""
 
     def __init__(self, rounding: Rounding | None = None) -> None:
-        self.offset, self.rounding = 0, rounding or Rounding()
+        super().__init__()
+        self.rounding = rounding or Rounding()
         self._keys: Arrays = []  # packed, scales, biases
         self._values: Arrays = []
 
@@ -227,13 +235,6 @@ class QuantizedCache:
         self._values = _taken(self._values, self.rounding.packed(v, value=True), start)
         keys, values = ([a[:, :, : self.offset] for a in kept] for kept in (self._keys, self._values))
         return attend_quantized(q, keys, values, scoring, mask)
-
-    def mask(self, length: int, window: int | None, blocks: mx.array | None = None) -> Mask:
-        return causal(length, self.offset, window=window, blocks=blocks)
-
-    def trim(self, count: int) -> bool:
-        self.offset = max(0, self.offset - count)
-        return True
 
     def last(self, count: int) -> tuple[Arrays, Arrays]:
         part = slice(max(0, self.offset - count), self.offset)

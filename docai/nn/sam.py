@@ -11,8 +11,8 @@ import mlx.nn as nn
 import numpy as np
 
 from docai.errors import CheckpointError
-from docai.nn.linear import joined
 from docai.nn.mlp import Mlp, MlpSpec
+from docai.nn.vit import VitAttention
 
 # Bytes of scores at a time: what a processor's cache nearly holds, or what a GPU can spare.
 _SCORE_BYTES_CPU, _SCORE_BYTES = 1 << 24, 1 << 28
@@ -48,34 +48,19 @@ class SamSpec:
         return self.window if self.window and layer not in self.full_layers else self.side
 
 
-class SamAttention(nn.Module):
+class SamAttention(VitAttention):
     """Names: q, k, v, o; rows and columns, (2 side - 1, d) each: what a query takes for its distance from a key."""
 
     def __init__(self, spec: SamSpec, side: int) -> None:
-        super().__init__()
-        self.q, self.k, self.v, self.o = (nn.Linear(spec.hidden, spec.hidden) for _ in range(4))
+        super().__init__(spec.hidden, spec.heads)
         width = spec.hidden // spec.heads
         self.rows, self.columns = (mx.zeros((2 * side - 1, width)) for _ in range(2))
-        self._heads, self._side, self._scale = spec.heads, side, width**-0.5
+        self._side = side
         at = np.arange(side)
         self._distances = (at[:, None] - at + side - 1).astype(np.int32)  # (queries, keys) along one side
 
-    def fuse(self) -> None:
-        """Join q, k and v; done once, after the weights are loaded."""
-        one = joined((self.q, self.k, self.v))
-        if one is not None:
-            self.qkv = one
-            del self.q, self.k, self.v
-
-    def __call__(self, x: mx.array) -> mx.array:
-        """Squares (B, side * side, D) -> the same; each sees itself."""
-        parts = mx.split(self.qkv(x), 3, axis=-1) if "qkv" in self else [layer(x) for layer in (self.q, self.k, self.v)]
-        shape = (*x.shape[:2], self._heads, -1)
-        q, k, v = (a.reshape(shape).transpose(0, 2, 1, 3) for a in parts)  # (B, heads, N, d)
-        return self.o(self._attended(q, k, v).transpose(0, 2, 1, 3).reshape(x.shape))
-
     def _attended(self, q: mx.array, k: mx.array, v: mx.array) -> mx.array:
-        """A few rows of queries at a time: scores of a whole picture would be a gigabyte."""
+        """Squares (B, heads, side * side, d); a few rows at a time: scores of a whole picture would be a gigabyte."""
         side, (count, heads, length, _) = self._side, q.shape
         down, across = self._scores(q.reshape(count, heads, side, side, -1))
         most = _SCORE_BYTES_CPU if mx.default_device() == mx.cpu else _SCORE_BYTES

@@ -70,7 +70,11 @@ class VitAttention(nn.Module):
         parts = mx.split(self.qkv(x), 3, axis=-1) if "qkv" in self else [layer(x) for layer in (self.q, self.k, self.v)]
         shape = (*x.shape[:2], self._heads, -1)
         q, k, v = (a.reshape(shape).transpose(0, 2, 1, 3) for a in parts)  # (B, heads, N, d)
-        return self.o(attend_all(q, k, v, self._scale).transpose(0, 2, 1, 3).reshape(x.shape))
+        return self.o(self._attended(q, k, v).transpose(0, 2, 1, 3).reshape(x.shape))
+
+    def _attended(self, q: mx.array, k: mx.array, v: mx.array) -> mx.array:
+        """All of it (B, heads, N, d)."""
+        return attend_all(q, k, v, self._scale)
 
 
 class VitBlock(nn.Module):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -31,14 +31,6 @@ class Seen:
 
     rows: mx.array
     taps: tuple[mx.array, ...] = ()
-
-
-class Tower(Protocol):
-    """A vision tower."""
-
-    def __call__(self, images: Sequence[ImageInput]) -> list[Seen]:
-        """One result for each image; images are encoded together where that is possible."""
-        ...
 
 
 class PackedTower(PackedVit):
@@ -101,7 +93,7 @@ def seen_together(tower: nn.Module, images: Sequence[ImageInput]) -> list[Seen]:
 
 
 def build_tower(spec: TowerSpec) -> nn.Module:
-    """The tower that `spec` describes."""
+    """The tower that `spec` describes; called with images, it gives what it has Seen of each."""
     match spec:
         case PackedVitSpec():
             return PackedTower(spec)
