@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("mlx.core")
 
-from docai.errors import LimitExceeded
+from docai.errors import LimitExceeded, UsageError
 from docai.geometry import union
 from docai.ocr.asking import InStep, OneByOne, Question, alike
 from docai.ocr.manners import manner_of
@@ -103,6 +103,15 @@ def test_a_task_of_ones_own() -> None:
     (result,) = reader(fake, prompt="<MORE_DETAILED_CAPTION>").read([Leaf(page())])
     assert fake.asked[0].prompt == "<MORE_DETAILED_CAPTION>"
     assert result.blocks[0].text == words
+
+
+@pytest.mark.parametrize("task", ["foo", "<foo>", "read it all", "<OCR"])
+def test_a_task_that_there_is_not(task: str) -> None:
+    check = manner_of("florence2").check
+    assert check is not None
+    check("ocr")
+    with pytest.raises(UsageError, match=r"task: expected one of OCR, OCR_WITH_REGION, .*; got "):
+        check(task)
 
 
 def test_equal_questions_are_answered_in_step(tmp_path: Path) -> None:

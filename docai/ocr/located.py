@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -84,8 +84,3 @@ def florence_blocks(answer: str, shown: Shown, source: str) -> list[Block]:
 
 Located = Callable[[str, Shown, str], list[Block]]  # (answer, what was shown, source) -> blocks
 LOCATED: dict[str, Located] = {"nemotron": nemotron_blocks, "florence": florence_blocks}
-
-
-def renumbered(blocks: Sequence[Block], page: Page) -> list[Block]:
-    """Blocks with ids in their order."""
-    return [replace(block, id=f"p{page.index + 1}-b{number}") for number, block in enumerate(blocks, 1)]

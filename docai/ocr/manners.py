@@ -62,9 +62,26 @@ _GOT = Manner(
     markers=True,  # box, colour, format
     check=check_task,
 )
+
+
+def _check_marker(task: str) -> None:
+    """Raise UsageError for a task that begins with none of Florence-2's markers."""
+    from docai.vlm.markers import MARKERS, marked
+
+    if marked(task) is None:
+        raise UsageError(f"task: expected one of {', '.join(MARKERS)}; got {task[:80]!r}")
+
+
 MANNERS: dict[str, Manner] = {
     "falcon_ocr": Manner(PLAIN, {category: category for category in CATEGORIES}),
-    "florence2": Manner("<OCR_WITH_REGION>", {"text": "<OCR>"}, parser="florence", max_tokens=1024, markers=True),
+    "florence2": Manner(
+        "<OCR_WITH_REGION>",
+        {"text": "<OCR>"},
+        parser="florence",
+        max_tokens=1024,
+        markers=True,
+        check=_check_marker,
+    ),
     "got": _GOT,
     "got_ocr2": _GOT,
     # A4 is 2046 pixels high at 175 dpi
