@@ -19,7 +19,7 @@ from docai.layout.detections import PageDetections, detections_json, read_detect
 from docai.layout.learned import LearnedDetector
 from docai.render.document import open_document
 from docai.tasks.detect import detect_pages, label_thresholds
-from docai.tasks.ocr import pages_reader, reader_for
+from docai.tasks.ocr import reader_as, reader_for
 from docai.tasks.options import DetectOptions
 from docai.types import Box, Label, Page, Region
 from tests.test_layout_learned import tiny_checkpoint
@@ -185,11 +185,11 @@ def test_auto_says_which_detector_it_takes(
     said = capsysbinary.readouterr()
     assert said.out.decode() == "Hello world\n\nSecond page\n"
     assert said.err.decode().startswith("docai: layout: embedded (docai models pull pp-doclayout-v3")
-    pages_reader.cache_clear()
+    reader_as.cache_clear()
     reader_for.cache_clear()
     monkeypatch.setattr("docai.checkpoint.hub.cached", lambda *_: Path(model))
     monkeypatch.setattr("docai.layout.learned.cached", lambda *_: Path(model))
     assert _run("ocr", str(tmp_path / "a.pdf"), "--layout", "auto") == ExitCode.OK
     assert capsysbinary.readouterr().err.decode() == "docai: layout: pp-doclayout-v3\n"
-    pages_reader.cache_clear()
+    reader_as.cache_clear()
     reader_for.cache_clear()

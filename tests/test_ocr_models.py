@@ -216,3 +216,9 @@ def test_words_of_ones_own(models: Path) -> None:
     reader = pages_reader(OcrOptions(model=str(models / "falcon"), task="Table"))
     assert isinstance(reader, PromptedPages)
     assert reader.reader.words("text") == reader.reader.words("plain") == "table"
+
+
+def test_a_reader_serves_all_files() -> None:
+    """Which pages are read, and how a file is opened, makes no other reader."""
+    assert pages_reader(OcrOptions(pages="1", password="a", max_pages=3)) is pages_reader(OcrOptions(video_fps=2.0))
+    assert pages_reader(OcrOptions(dpi=100)) is not pages_reader(OcrOptions(dpi=150))

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docai.errors import DocaiError, InputError, UsageError
-from docai.tasks.options import OcrOptions, ReadingOptions, parse_pages
+from docai.tasks.options import InputOptions, OcrOptions, ReadingOptions, parse_pages
 from docai.types import Document, Page, PageContent, PageOutcome, PageResult, Status
 
 if TYPE_CHECKING:
@@ -106,9 +106,15 @@ def reader_for(options: ReadingOptions, layout: str = "embedded") -> PageReader:
     return PageReader(ReadOptions(ocr=options.ocr, engine=engine, dpi=options.dpi), detector_for(layout))
 
 
-@lru_cache(maxsize=1)
 def pages_reader(options: OcrOptions) -> PageReader | PromptedPages:
-    """The reader of these options: an engine's, or a model's. Without pixels there is nothing to ask a model about."""
+    """The reader of these options: an engine's, or a model's. How files are opened makes no difference to it."""
+    plain = InputOptions()
+    return reader_as(replace(options, **{field.name: getattr(plain, field.name) for field in fields(InputOptions)}))
+
+
+@lru_cache(maxsize=1)
+def reader_as(options: OcrOptions) -> PageReader | PromptedPages:
+    """The reader of options that open files as usual. Without pixels there is nothing to ask a model about."""
     if options.engine:
         _refuse_settings(options)
         return reader_for(options, options.layout or "embedded")
