@@ -221,6 +221,11 @@ class TestQuantized:
         with pytest.raises(CheckpointError, match=r"a\.weight, which is quantized \(4 bit affine, groups of 32\)"):
             self.quantized(packed("a", 4, 64), rule)
 
+    @pytest.mark.parametrize("rule", [Interleave("a", groups=0), Split("a", ("b", "c"), sizes=(0, 0))])
+    def test_sizes_of_a_senseless_config_are_told(self, rule: Rule) -> None:
+        with pytest.raises(CheckpointError, match=r"a has shape \(4,\)"):
+            mapped({"a": np.zeros(4)}, rule)
+
     def test_its_name_must_end_in_weight(self) -> None:
         with pytest.raises(CheckpointError, match="ends in"):
             self.quantized(packed("a", 4, 64), Rename("a.weight", "b"))

@@ -203,10 +203,11 @@ class Interleave(_InPlace):
     def _changed(self, weight: Weight) -> Weight:
         axis = _axis(self.axis, weight, "Interleave")
         _keep_packed(weight, "Interleave", allowed=axis != len(weight.shape) - 1)
-        inner, over = divmod(weight.shape[axis], self.parts * self.groups)
-        if over:
+        count = self.parts * self.groups  # of a config, so it may be anything
+        if count < 1 or weight.shape[axis] % count:
             what = f"{self.groups} groups of {self.parts} parts"
             raise CheckpointError(f"Interleave of {what}: {weight.sources[0]} has shape {weight.shape}")
+        inner = weight.shape[axis] // count
         middle = (self.groups, inner, self.parts) if self.inverse else (self.groups, self.parts, inner)
         return weight.changed(partial(_swap, axis=axis, middle=middle), weight.shape)
 
@@ -235,7 +236,7 @@ class Split(_Each):
         _keep_packed(weight, "Split", allowed=axis != len(weight.shape) - 1)
         sizes = self.sizes or (1,) * len(self.new)
         length = weight.shape[axis]
-        if len(sizes) != len(self.new) or length % sum(sizes):
+        if len(sizes) != len(self.new) or min(sizes) < 0 or sum(sizes) < 1 or length % sum(sizes):
             raise CheckpointError(f"Split into {sizes} along axis {axis}: {name} has shape {weight.shape}")
         unit, start, out = length // sum(sizes), 0, {}
         for new, size in zip(self.new, sizes, strict=True):
