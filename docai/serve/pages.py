@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from docai.serve.errors import ApiError
 from docai.serve.lane import Lane
 from docai.serve.media import Content
 from docai.serve.models import Offered
-from docai.tasks.ocr import chosen_pages, finish, pages_reader
+from docai.tasks.ocr import chosen_pages, finish, pages_reader, without_input
 from docai.tasks.options import ENGINES, OcrOptions
 from docai.types import Document, PageResult
 
@@ -62,11 +62,11 @@ async def reading(desk: Desk, options: OcrOptions) -> AsyncIterator[Reading]:
     """An engine, or a model that stays loaded meanwhile. Raises ApiError."""
     check_engine(desk, options.model)
     if options.engine or options.ocr == "never":
-        yield Reading(desk.pages, lambda *page: pages_reader(shared(options)).result(*page))
+        yield Reading(desk.pages, lambda *page: pages_reader(options).result(*page))
         return
     async with desk.models.use(options.model) as offered:
         lane = desk.compute if offered.engine is None else desk.sight
-        yield Reading(lane, partial(_by_model, offered, shared(options)))
+        yield Reading(lane, partial(_by_model, offered, without_input(options)))
 
 
 def _by_model(offered: Offered, options: OcrOptions, source: Source, index: int, layout: Layout | None) -> PageResult:
@@ -127,13 +127,6 @@ def _read(
     desk.metrics.count("regions_total", len(result.blocks))
     desk.metrics.observe("page_seconds", result.seconds)
     return result
-
-
-def shared(options: OcrOptions) -> OcrOptions:
-    """Options that say only how pages are read, so that requests about different pages share a reader."""
-    plain = OcrOptions()
-    about_files = ("pages", "password", "max_bytes", "max_pages", "max_pixels", "page_seconds")
-    return replace(options, **{name: getattr(plain, name) for name in about_files})
 
 
 async def document(

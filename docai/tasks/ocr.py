@@ -107,9 +107,14 @@ def reader_for(options: ReadingOptions, layout: str = "embedded") -> PageReader:
 
 
 def pages_reader(options: OcrOptions) -> PageReader | PromptedPages:
-    """The reader of these options: an engine's, or a model's. How files are opened makes no difference to it."""
+    """The reader of these options: an engine's, or a model's."""
+    return reader_as(without_input(options))
+
+
+def without_input(options: OcrOptions) -> OcrOptions:
+    """Options as a reader depends on them: how files are opened (pages, password, limits) makes no difference to it."""
     plain = InputOptions()
-    return reader_as(replace(options, **{field.name: getattr(plain, field.name) for field in fields(InputOptions)}))
+    return replace(options, **{field.name: getattr(plain, field.name) for field in fields(InputOptions)})
 
 
 @lru_cache(maxsize=1)
