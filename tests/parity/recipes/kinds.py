@@ -44,7 +44,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A case. `oracle`: the library and the class that is asked; `feed`: a function of feeds.py that gives its arguments."""
+    """A case. `oracle`: the library and the class that is asked; `feed`: a function of feeds.py, for its arguments."""
 
     name: str
     oracle: str  # "transformers:LlamaForCausalLM" or "mlx_vlm:qwen2_vl"
