@@ -14,12 +14,11 @@ from docai.vlm.logprobs import Logprobs  # noqa: E402
 from docai.vlm.request import Sampling  # noqa: E402
 from docai.vlm.sample import Sampler, above, draw, nucleus, rules_for, step_key  # noqa: E402
 
-RANDOM = np.random.RandomState(3)
 VOCAB = 40
 
 
-def scores() -> np.ndarray:
-    return RANDOM.randn(1, VOCAB).astype(np.float32) * 3
+def scores(seed: int = 3, rows: int = 1, spread: float = 3.0) -> np.ndarray:
+    return np.random.RandomState(seed).randn(rows, VOCAB).astype(np.float32) * spread
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
@@ -184,7 +183,7 @@ def test_half_precision_is_summed_in_full() -> None:
 
 
 def test_each_row_is_told_what_it_asked_for() -> None:
-    logits = mx.array(np.concatenate([scores() for _ in range(3)]))
+    logits = mx.array(scores(rows=3))
     step = Logprobs(logits, mx.array([3, 7, 9]), 5)
     for row, (token, top) in enumerate([(3, 5), (7, 0), (9, 2)]):
         told, alone = step.told(row, token, top, str), Logprobs(logits[row : row + 1], mx.array([token]), 5)
@@ -201,29 +200,30 @@ def test_options_out_of_range(options: dict[str, object]) -> None:
         Sampling(**options)
 
 
-def test_rows_that_are_drawn_together_get_what_they_would_get_alone() -> None:
-    logits = mx.array(np.concatenate([scores() for _ in range(4)]))
-    keys = [step_key(seed, 3) for seed in (1, 2, 3, 2**60)]
+@pytest.mark.parametrize("names", [(), ("top_p",), ("min_p",), ("top_p", "min_p")])
+@pytest.mark.parametrize("top_k", [0, 5])
+def test_rows_that_are_drawn_together_get_what_they_would_get_alone(names: tuple[str, ...], top_k: int) -> None:
     each = {"top_p": [0.5, 0.9, 1.0, 0.7], "min_p": [0.0, 0.1, 0.3, 0.0]}
-    for names in ((), ("top_p",), ("min_p",), ("top_p", "min_p")):
-        for top_k in (0, 5):
-            arrays = {name: mx.array(each[name])[:, None] for name in names}
-            together = draw(logits, mx.array(keys, dtype=mx.uint32), top_k=top_k, **arrays)
-            alone = [
-                draw(
-                    logits[n : n + 1],
-                    mx.array(key, dtype=mx.uint32),
-                    top_k=top_k,
-                    **{name: each[name][n] for name in names},
-                ).item()
-                for n, key in enumerate(keys)
-            ]
-            assert together.tolist() == alone
+    for step in range(25):
+        logits = mx.array(scores(step, rows=4, spread=1.0))
+        keys = [step_key(seed, step) for seed in (1, 2, 3, 2**60)]
+        arrays = {name: mx.array(each[name])[:, None] for name in names}
+        together = draw(logits, mx.array(keys, dtype=mx.uint32), top_k=top_k, **arrays)
+        alone = [
+            draw(
+                logits[n : n + 1],
+                mx.array(key, dtype=mx.uint32),
+                top_k=top_k,
+                **{name: each[name][n] for name in names},
+            ).item()
+            for n, key in enumerate(keys)
+        ]
+        assert together.tolist() == alone
 
 
 def test_a_sampler_that_begins_again_goes_on_as_before() -> None:
     options = Sampling(temperature=1.0, seed=3, repetition_penalty=1.3, no_repeat_ngram=2, frequency_penalty=0.2)
-    steps = [mx.array(scores()) for _ in range(8)]
+    steps = [mx.array(scores(step)) for step in range(8)]
     first = Sampler(options, [1, 2, 3], 8)
     tokens = [first(step).item() for step in steps]
     again = Sampler(options, [1, 2, 3], 8)

@@ -31,7 +31,7 @@ class Choice:
 def choose(jobs: Sequence[Job | None], logits: mx.array) -> Choice:
     """The next token of each place by scores (B, V); what a free place gets is of no account."""
     tokens = mx.argmax(logits, axis=-1)
-    drawn: dict[tuple[int, bool], list[int]] = {}  # the places that draw in the same way
+    drawn: dict[int, list[int]] = {}  # the places that draw among as many tokens
     for place, job in enumerate(jobs):
         if job is None:
             continue
@@ -42,8 +42,7 @@ def choose(jobs: Sequence[Job | None], logits: mx.array) -> Choice:
         elif job.sampler.greedy:
             job.sampler.next_key()
         else:
-            options = job.sampler.options  # those who draw among ranked tokens use their noise in another order
-            drawn.setdefault((options.top_k, options.top_p < 1), []).append(place)
+            drawn.setdefault(job.sampler.options.top_k, []).append(place)
     for places in drawn.values():
         tokens = _drawn(jobs, places, logits, tokens)
     asking = {place: job.top for place, job in enumerate(jobs) if job is not None and job.top is not None}
@@ -62,7 +61,7 @@ def _own(job: Job, logits: mx.array) -> Chosen | None:
 
 
 def _drawn(jobs: Sequence[Job | None], places: list[int], logits: mx.array, tokens: mx.array) -> mx.array:
-    """`tokens`, with those of places that draw in the same way, each by its own key, temperature and bounds."""
+    """`tokens`, with those of places that draw among as many, each by its own key, temperature and bounds."""
     samplers = [job.sampler for place in places if (job := jobs[place]) is not None]
     options = [sampler.options for sampler in samplers]
     keys = [sampler.next_key() for sampler in samplers]
@@ -77,7 +76,7 @@ def _drawn(jobs: Sequence[Job | None], places: list[int], logits: mx.array, toke
         rows.astype(mx.float32) / column([o.temperature for o in options]),
         mx.array(keys, dtype=mx.uint32),
         top_k=options[0].top_k,
-        top_p=column(top_p) if top_p[0] < 1 else 1.0,
+        top_p=column(top_p) if min(top_p) < 1 else 1.0,
         min_p=column(min_p) if max(min_p) > 0 else 0.0,
     ).astype(tokens.dtype)
     if everyone:

@@ -111,40 +111,42 @@ def draw(
 ) -> mx.array:
     """A token (B,) at random, by scores (B, V) that have their temperature already; `top_p` and `min_p` may be (B, 1).
 
-    Where tokens are ranked, only the candidates are drawn from, so that one sort serves both top-k and top-p. `key` is
-    (2,), or (B, 2): what a row draws then depends on its own key only.
+    One sort serves both top-k and top-p, where either is asked for. `key` is (2,), or (B, 2): what a row draws then
+    depends on its own key only. The noise belongs to a token, not to its rank, so a row draws the same token whether or
+    not others of its batch have theirs ranked.
     """
     vocab = logits.shape[-1]
+    noise = _gumbel(logits.shape, key)
     if not 0 < top_k < vocab and not isinstance(top_p, mx.array) and top_p >= 1:
-        return _drawn(above(logits, min_p), key)
+        return mx.argmax(above(logits, min_p) + noise, axis=-1)
     order = mx.argsort(-logits, axis=-1)[..., : top_k or vocab]  # (B, K), likeliest first
-    ranked = mx.take_along_axis(logits, order, axis=-1)
-    if isinstance(top_p, mx.array) or top_p < 1:
-        ranked = nucleus(ranked, top_p)
-    place = _drawn(above(ranked, min_p), key)
+    ranked = nucleus(mx.take_along_axis(logits, order, axis=-1), top_p)
+    place = mx.argmax(above(ranked, min_p) + mx.take_along_axis(noise, order, axis=-1), axis=-1)
     return mx.take_along_axis(order, place[..., None], axis=-1)[..., 0]
 
 
-def _drawn(logits: mx.array, key: mx.array) -> mx.array:
-    """By the Gumbel-max trick, so that it does not matter how many rows are drawn for at once.
+def _gumbel(shape: tuple[int, ...], key: mx.array) -> mx.array:
+    """Noise (B, V) for the Gumbel-max trick, by which it does not matter how many rows are drawn for at once.
 
     (mx.random.categorical draws for a single row in another way than for several.)
     """
     if key.ndim == 1:
-        return mx.argmax(logits + mx.random.gumbel(logits.shape, key=key), axis=-1)
-    noise = mx.vmap(lambda own: mx.random.gumbel(logits.shape[1:], key=own))(key)
-    return mx.argmax(logits + noise, axis=-1)
+        return mx.random.gumbel(shape, key=key)
+    return mx.vmap(lambda own: mx.random.gumbel(shape[1:], key=own))(key)
 
 
 def nucleus(ranked: mx.array, top_p: float | mx.array) -> mx.array:
     """Of scores that fall along the last axis, the fewest that together are `top_p` probable; the rest is -inf.
 
     A token stays where those before it are less probable than `top_p`, so the first always does (arXiv:1904.09751).
+    With 1 all stay, however the sum is rounded.
     """
+    if not isinstance(top_p, mx.array) and top_p >= 1:
+        return ranked
     probabilities = mx.softmax(ranked, axis=-1)
     before = mx.cumsum(probabilities, axis=-1, inclusive=False)
     first = mx.arange(ranked.shape[-1]) == 0
-    return mx.where(first | (before < top_p), ranked, -mx.inf)
+    return mx.where(first | (before < top_p) | (mx.array(top_p) >= 1), ranked, -mx.inf)
 
 
 def above(logits: mx.array, min_p: float | mx.array) -> mx.array:
