@@ -12,6 +12,7 @@ import pytest
 from docai.errors import CheckpointError, InputError
 from docai.preprocess.inputs import ImageInput, Pixels
 from docai.preprocess.processors import (
+    BlockImages,
     BoundedImages,
     ClampedImages,
     FittedImages,
@@ -87,7 +88,7 @@ def test_values_are_those_of_the_reference(name: str) -> None:
                 assert [grid[1:] for grid in image.grids] == [tuple(grid) for grid in golden[f"{key}/grids"]], key
             assert pixels.shape == tuple(golden[f"{key}/shape"]), key
             np.testing.assert_allclose(summary(pixels), golden[f"{key}/values"], rtol=0, atol=TOLERANCE, err_msg=key)
-            if isinstance(processor, PackedImages | ClampedImages | GrownImages):
+            if isinstance(processor, PackedImages | BlockImages | ClampedImages | GrownImages):
                 assert image.grid == tuple(golden[f"{key}/grid"]), key
 
 

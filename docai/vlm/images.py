@@ -127,14 +127,17 @@ def tiled_images(*, edge: int = 336, patch: int = 14) -> Images:
 
 
 def siglip_images(*, edge: int = 224, patch: int = 14) -> Images:
-    """PaliGemma: stretched to a square, a token for each patch."""
+    """PaliGemma, Bunny: stretched to a square, a token for each patch; Bunny's config may ask for a padded one."""
 
     def build(prep: Prep, config: Config) -> ImageProcessor:
         vision = config.get("vision_config") or {}
         size = size_of(prep.get("size"), vision.get("image_size") or edge)
         side = vision.get("patch_size") or patch
         tokens = (size[0] // side) * (size[1] // side)
-        return StretchedImages(normalization(prep, HALF, HALF), size, tokens, resampling(prep, BICUBIC))
+        colours, how = normalization(prep, HALF, HALF), resampling(prep, BICUBIC)
+        if config.get("image_aspect_ratio") == "pad":
+            return CroppedImages(colours, min(size), size, tokens, how, square=True)
+        return StretchedImages(colours, size, tokens, how)
 
     return checked(build)
 

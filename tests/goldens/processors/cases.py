@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docai.vlm import images
+from docai.vlm.families import family_of
 from docai.vlm.prep import Images
 
 CLIP = {
@@ -30,7 +31,10 @@ SAMPLES = 96  # values kept of each result
 
 @dataclass(frozen=True)
 class Case:
-    """One processor: its reference class in transformers (or mlx-vlm), what the checkpoint says, and ours."""
+    """One processor: its reference class in transformers (or mlx-vlm), what the checkpoint says, and ours.
+
+    A reference that begins with `published.` is in a checkpoint's own repo: stated.py says anew what it does.
+    """
 
     like: str
     reference: str
@@ -38,6 +42,13 @@ class Case:
     prep: dict[str, Any]
     config: dict[str, Any] = field(default_factory=dict)
     sizes: tuple[tuple[int, int], ...] = tuple(SIZES)
+
+
+def of_family(kind: str) -> Images:
+    """The maker of a family's image processor."""
+    made = family_of({"model_type": kind}).images
+    assert made is not None
+    return made
 
 
 QWEN = {"patch_size": 14, "temporal_patch_size": 2, "merge_size": 2, "resample": 3}
@@ -185,6 +196,49 @@ CASES = {
         {**COMMON, **HALF, "resample": 3, "size": {"height": 56, "width": 56}, "crop_to_patches": True},
         {"vision_config": {"patch_size": 14}},
         sizes=((3, 600), (28, 28), (150, 40), (90, 90)),
+    ),
+    "cohere2_vision": Case(
+        "CohereLabs/command-a-vision-07-2025, smaller crops",
+        "cohere2_vision.image_processing_cohere2_vision.Cohere2VisionImageProcessor",
+        of_family("cohere2_vision"),
+        {**COMMON, **HALF, "resample": 3, "size": {"height": 64, "width": 64}, "crop_to_patches": True},
+        sizes=(*SIZES, (64, 64), (64, 65), (65, 129), (250, 1200), (500, 400)),
+    ),
+    "llava_bunny": Case(
+        "qnguyen3/nanoLLaVA-1.5",
+        "siglip.image_processing_pil_siglip.SiglipImageProcessorPil",
+        of_family("llava-qwen2"),
+        {**COMMON, **HALF, "resample": 3, "size": {"height": 384, "width": 384}},
+        sizes=((1, 90), (33, 77), (480, 701), (1200, 250)),
+    ),
+    "llava_bunny_square": Case(
+        "BAAI/Bunny-Llama-3-8B-V, and nanoLLaVA as its config.json has it",
+        "published.bunny",
+        of_family("bunny-llama"),
+        {**COMMON, **HALF, "resample": 3, "size": {"height": 384, "width": 384}},
+        {"image_aspect_ratio": "pad"},
+        sizes=((1, 90), (33, 77), (77, 34), (480, 701), (384, 384)),
+    ),
+    "llmjpvl": Case(
+        "llm-jp/llm-jp-4-vl-9B-beta, smaller tiles",
+        "published.llmjpvl",
+        of_family("llmjpvl"),
+        {**COMMON, **HALF, "resample": 3, "size": {"height": 64, "width": 64}},
+        {"max_dynamic_patch": 12, "min_dynamic_patch": 1},
+        # also: grids of the same shape of which the larger is taken, or not
+        sizes=(*SIZES, (64, 128), (60, 119), (200, 200), (150, 150), (90, 90), (300, 400), (96, 96)),
+    ),
+    "mage_vl": Case(
+        "microsoft/Mage-VL",
+        "qwen2_vl.image_processing_pil_qwen2_vl.Qwen2VLImageProcessorPil",
+        of_family("mage_vl"),
+        {**COMMON, **QWEN, **CLIP, "patch_size": 16, "temporal_patch_size": 1, "min_pixels": 3136, "max_pixels": 1 << 18},
+    ),
+    "youtu_vl": Case(
+        "tencent/Youtu-VL-4B-Instruct",
+        "published.youtu_vl",
+        of_family("youtu_vl"),
+        {**COMMON, **HALF, "resample": 2, "patch_size": 16, "max_num_patches": 256},
     ),
     "phi3_v": Case(
         "microsoft/Phi-3.5-vision-instruct",

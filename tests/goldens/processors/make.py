@@ -2,7 +2,7 @@
 
     python -m tests.goldens.processors.make
 
-For each case and picture size: the shape of what the reference gives, its grid or size where it says one, and a
+Where the reference would use torchvision, what stands in for it is that of the clips' goldens. For each case and picture size: the shape of what the reference gives, its grid or size where it says one, and a
 sample of its values. docai's own code is used for nothing but the table of cases.
 """
 
@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from tests.goldens.clips.make import stand_in
+from tests.goldens.processors import stated
 from tests.goldens.processors.cases import CASES, Case, picture, summary
 
 HERE = Path(__file__).parent
@@ -24,6 +26,8 @@ HERE = Path(__file__).parent
 def reference(case: Case) -> Any:
     """The reference's processor with the case's configuration."""
     module, _, name = case.reference.rpartition(".")
+    if "_pil_" not in module:
+        stand_in()
     return getattr(import_module(f"transformers.models.{module}"), name)(**case.prep)
 
 
@@ -113,6 +117,20 @@ def padded(case: Case) -> dict[str, Any]:
     return arrays
 
 
+def as_stated(case: Case) -> dict[str, Any]:
+    """Of processors that are in a checkpoint's own repo: what stated.py says that they do."""
+    prepare = getattr(stated, case.reference.rpartition(".")[2])
+    arrays: dict[str, Any] = {}
+    for size in case.sizes:
+        pixels, *grid = prepare(Image.fromarray(picture(size)), {**case.prep, **case.config})
+        key = f"{size[0]}x{size[1]}"
+        arrays[f"{key}/values"] = summary(pixels).astype(np.float32)
+        arrays[f"{key}/shape"] = np.array(pixels.shape, np.int32)
+        if grid:
+            arrays[f"{key}/grid"] = np.array(grid[0], np.int32)
+    return arrays
+
+
 def channels_last(pixels: Any) -> Any:
     """Pictures as docai has them; flattened patches stay as they are."""
     return np.moveaxis(pixels, -3, -1) if pixels.ndim >= 3 else pixels
@@ -140,7 +158,9 @@ def main() -> None:
         makers = {"mlx_vlm.falcon_ocr": in_patches, "mlx_vlm.locateanything": native}
         makers["microsoft.phi3_v"] = padded
         makers |= dict.fromkeys(("mlx_vlm.lfm2_vl", "siglip2.image_processing_pil_siglip2"), of_any_size)
-        made = makers.get(".".join(case.reference.split(".")[:2]), golden)(case)
+        stated_only = case.reference.startswith("published.")
+        make = as_stated if stated_only else makers.get(".".join(case.reference.split(".")[:2]), golden)
+        made = make(case)
         np.savez_compressed(HERE / f"{name}.npz", **made)
 
 
