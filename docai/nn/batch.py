@@ -14,7 +14,17 @@ from functools import lru_cache
 import mlx.core as mx
 import numpy as np
 
-from docai.nn.cache import Arrays, Cache, ConvCache, FullCache, LatentCache, QuantizedCache, RotatingCache, Rounding
+from docai.nn.cache import (
+    Answer,
+    Arrays,
+    Cache,
+    ConvCache,
+    FullCache,
+    LatentCache,
+    QuantizedCache,
+    RotatingCache,
+    Rounding,
+)
 from docai.nn.mask import Mask
 from docai.nn.scores import Scoring, attend, attend_quantized
 
@@ -94,12 +104,18 @@ class BatchCache:
         """(B,) tokens seen so far at each place."""
         return self._places.offsets
 
-    def attend(self, q: mx.array, k: mx.array, v: mx.array, scoring: Scoring, mask: Mask) -> mx.array:
+    def take(self, k: mx.array, v: mx.array) -> Answer:
         self._grow(k.shape[2])
         self._keys, self._values = (
             self._put(self._keys, self._key_parts(k)),
             self._put(self._values, self._value_parts(v)),
         )
+        return self._answered
+
+    def attend(self, q: mx.array, k: mx.array, v: mx.array, scoring: Scoring, mask: Mask) -> mx.array:
+        return self.take(k, v)(q, scoring, mask)
+
+    def _answered(self, q: mx.array, scoring: Scoring, mask: Mask) -> mx.array:
         if not self._apart:
             return self._attended(q, self._keys, self._values, scoring, mask)
         return mx.concatenate([self._by_itself(place, q, scoring) for place in range(len(self._places))])

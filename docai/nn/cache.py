@@ -5,7 +5,7 @@ One cache serves one layer of one request (or of several in step). All arrays ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,6 +17,7 @@ from docai.nn.scores import Scoring, attend, attend_quantized
 _STEP = 256  # tokens by which storage grows: few allocations, few distinct shapes
 
 Arrays = list[mx.array]
+Answer = Callable[[mx.array, Scoring, Mask], mx.array]  # queries -> their weighted values, in the queries' shape
 
 
 class LayerCache(Protocol):
@@ -25,6 +26,10 @@ class LayerCache(Protocol):
     @property
     def offset(self) -> int | mx.array:
         """Tokens seen so far; (B,) where that differs between the sequences of a batch."""
+        ...
+
+    def take(self, k: mx.array, v: mx.array) -> Answer:
+        """Take in keys and values of the next tokens; what their queries are answered by."""
         ...
 
     def attend(self, q: mx.array, k: mx.array, v: mx.array, scoring: Scoring, mask: Mask) -> mx.array:
@@ -60,7 +65,17 @@ class Cache(LayerCache, Protocol):
         ...
 
 
-class _Whole:
+class _Kept:
+    """What all caches have in common."""
+
+    def take(self, k: mx.array, v: mx.array) -> Answer:
+        raise NotImplementedError
+
+    def attend(self, q: mx.array, k: mx.array, v: mx.array, scoring: Scoring, mask: Mask) -> mx.array:
+        return self.take(k, v)(q, scoring, mask)
+
+
+class _Whole(_Kept):
     """What the caches have in common that keep every token."""
 
     def __init__(self) -> None:
@@ -82,8 +97,8 @@ class FullCache(_Whole):
         self._keys: mx.array | None = None
         self._values: mx.array | None = None
 
-    def attend(self, q: mx.array, k: mx.array, v: mx.array, scoring: Scoring, mask: Mask) -> mx.array:
-        return attend(q, *self.taken(k, v), scoring, mask)
+    def take(self, k: mx.array, v: mx.array) -> Answer:
+        return _answer(*self.taken(k, v))
 
     def taken(self, k: mx.array, v: mx.array) -> tuple[mx.array, mx.array]:
         """Take in keys and values of the next tokens; those of all."""
@@ -109,13 +124,13 @@ class FullCache(_Whole):
 class LatentCache(FullCache):
     """Keeps latent rows and turned keys (see `docai.nn.mla`), which beside each other are keys; the rows are values."""
 
-    def attend(self, q: mx.array, k: mx.array, v: mx.array, scoring: Scoring, mask: Mask) -> mx.array:
-        """q (B, heads, L, rank + turned), k (B, 1, L, rank), v (B, 1, L, turned) -> (B, heads, L, rank)"""
+    def take(self, k: mx.array, v: mx.array) -> Answer:
+        """k (B, 1, L, rank), v (B, 1, L, turned); queries (B, heads, L, rank + turned) give (B, heads, L, rank)."""
         latent, turned = self.taken(k, v)
-        return attend(q, mx.concatenate([latent, turned], axis=-1), latent, scoring, mask)
+        return _answer(mx.concatenate([latent, turned], axis=-1), latent)
 
 
-class RotatingCache:
+class RotatingCache(_Kept):
     """Keeps the last `window` tokens, in a ring: what a sliding-window layer can see.
 
     A step writes over the oldest token; the order in the ring does not matter to attention, since positions are in the
@@ -128,11 +143,11 @@ class RotatingCache:
         self._values: mx.array | None = None
         self._next = 0  # where the next token is written
 
-    def attend(self, q: mx.array, k: mx.array, v: mx.array, scoring: Scoring, mask: Mask) -> mx.array:
+    def take(self, k: mx.array, v: mx.array) -> Answer:
         length = k.shape[2]
         keys, values = self._step(k, v) if length == 1 else self._chunk(k, v)
         self.offset += length
-        return attend(q, keys, values, scoring, mask)
+        return _answer(keys, values)
 
     def _step(self, k: mx.array, v: mx.array) -> tuple[mx.array, mx.array]:
         at = self._next % self.window
@@ -229,12 +244,12 @@ class QuantizedCache(_Whole):
         self._keys: Arrays = []  # packed, scales, biases
         self._values: Arrays = []
 
-    def attend(self, q: mx.array, k: mx.array, v: mx.array, scoring: Scoring, mask: Mask) -> mx.array:
+    def take(self, k: mx.array, v: mx.array) -> Answer:
         start, self.offset = self.offset, self.offset + k.shape[2]
         self._keys = _taken(self._keys, self.rounding.packed(k, value=False), start)
         self._values = _taken(self._values, self.rounding.packed(v, value=True), start)
         keys, values = ([a[:, :, : self.offset] for a in kept] for kept in (self._keys, self._values))
-        return attend_quantized(q, keys, values, scoring, mask)
+        return lambda q, scoring, mask: attend_quantized(q, keys, values, scoring, mask)
 
     def last(self, count: int) -> tuple[Arrays, Arrays]:
         part = slice(max(0, self.offset - count), self.offset)
@@ -247,6 +262,47 @@ class QuantizedCache(_Whole):
     @property
     def state(self) -> Arrays:
         return [*self._keys, *self._values]
+
+
+class Lent:
+    """A layer's cache during one pass, whose keys and values other layers see as well (Gemma 4's shared layers).
+
+    What it answers by is that of this pass: a ring may have let go of it behind.
+    """
+
+    def __init__(self, cache: LayerCache) -> None:
+        self._cache = cache
+        self._answer: Answer | None = None
+
+    @property
+    def offset(self) -> int | mx.array:
+        return self._cache.offset
+
+    @property
+    def state(self) -> Arrays:
+        return self._cache.state
+
+    def take(self, k: mx.array, v: mx.array) -> Answer:
+        self._answer = self._cache.take(k, v)
+        return self._answer
+
+    def attend(self, q: mx.array, k: mx.array, v: mx.array, scoring: Scoring, mask: Mask) -> mx.array:
+        return self.take(k, v)(q, scoring, mask)
+
+    def again(self, q: mx.array, scoring: Scoring, mask: Mask) -> mx.array:
+        """Weighted values for queries of another layer, about the same tokens."""
+        assert self._answer is not None, "the layer that lends comes first"
+        return self._answer(q, scoring, mask)
+
+    def mask(self, length: int, window: int | None, blocks: mx.array | None = None) -> Mask:
+        return self._cache.mask(length, window, blocks)
+
+    def trim(self, count: int) -> bool:
+        return self._cache.trim(count)
+
+
+def _answer(keys: mx.array, values: mx.array) -> Answer:
+    return lambda q, scoring, mask: attend(q, keys, values, scoring, mask)
 
 
 def _taken(kept: Arrays, parts: Sequence[mx.array], start: int) -> Arrays:
