@@ -422,4 +422,4 @@ def test_what_cannot_be_asked_is_said_in_a_line(
 @pytest.mark.parametrize("option", ["--multi-page", "--crop-to-patches"])
 def test_engines_read_page_by_page(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert ocr(ARTICLE, option) == 2
-    assert "got-ocr can be asked for this" in capsys.readouterr().err
+    assert "is an engine, which reads all text as it is; name a model" in capsys.readouterr().err

@@ -196,6 +196,25 @@ def test_bad_words(models: Path, options: dict[str, Any], says: str) -> None:
         docai.ocr(SAMPLES / "receipt.jpg", model=str(models / "falcon"), **options)
 
 
+@pytest.mark.parametrize("engine", ["embedded", "tesseract"])
+@pytest.mark.parametrize("asked", [{"task": "table"}, {"prompt": "Read it."}])
+def test_engines_are_asked_for_nothing(engine: str, asked: dict[str, Any]) -> None:
+    (name,) = asked
+    with pytest.raises(UsageError, match=f"^{name}: {engine} is an engine, .*; name a model with -m"):
+        docai.ocr(SAMPLES / "receipt.jpg", model=engine, **asked)
+
+
+def test_a_layout_of_nothing_leaves_whole_pages(models: Path, tmp_path: Path) -> None:
+    """An empty list tells of no page: all are read, by a model whole, by an engine in the layout that it has itself."""
+    (tmp_path / "none.json").write_text("[]")
+    options = {"layout": str(tmp_path / "none.json"), "guard": "off", "max_tokens": 4}
+    read = docai.ocr(ARTICLE, model=str(models / "falcon"), pages="1-2", **options)
+    assert [{block.box for block in page.blocks} <= {page.page.box} for page in read.pages] == [True, True]
+    assert len(docai.ocr(ARTICLE, model=str(models / "falcon"), ocr="never", **options).pages) > 1
+    alone = docai.ocr(ARTICLE, pages="1", **options)
+    assert [b.text for b in alone.blocks] == [b.text for b in docai.ocr(ARTICLE, pages="1").blocks]
+
+
 def test_models_that_do_not_see(models: Path) -> None:
     with pytest.raises(UsageError, match="llama reads text only; expected one that takes images"):
         docai.ocr(SAMPLES / "receipt.jpg", model=str(models / "llama"))

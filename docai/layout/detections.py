@@ -141,12 +141,12 @@ def _number(value: float) -> float:
 def read_detections(data: bytes) -> list[PageDetections]:
     """Pages of detections: our own lines or list, one bare list, or `{category, score, bbox}` entries.
 
-    Raises InputError naming the entry that is wrong. Unknown labels are warned about and taken as text.
+    An empty list tells of no page. Raises InputError naming the entry that is wrong. Unknown labels are warned about and taken as text.
     """
     if len(data) > MOST_BYTES:
         raise InputError(f"layout: {len(data)} bytes are more than the {MOST_BYTES} allowed")
     values = _values(data)
-    if values and all(isinstance(v, Mapping) and ("detections" in v or "boxes" in v) for v in values):
+    if all(isinstance(v, Mapping) and ("detections" in v or "boxes" in v) for v in values):
         pages = [_page(value, at) for at, value in enumerate(values)]
     else:
         pages = [_page({"detections": values}, 0)]

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from docai.errors import DocaiError, InputError, UsageError
+from docai.errors import DocaiError, InputError
 from docai.tasks.options import InputOptions, OcrOptions, ReadingOptions, parse_pages
 from docai.types import Document, Page, PageContent, PageOutcome, PageResult, Status
 
@@ -77,10 +77,10 @@ def read_pages(
 
 
 def chosen_pages(source: Source, options: ReadingOptions, layout: Layout | None = None) -> Sequence[int]:
-    """0-based indices of the pages to read: those of `--pages`, or those that a given layout covers."""
+    """0-based indices of the pages to read: those of `--pages`, or those that a given layout covers, if any."""
     if options.pages is not None:
         return parse_pages(options.pages, source.page_count)
-    if layout is None:
+    if not layout:
         return range(source.page_count)
     missing = [index + 1 for index in layout if index >= source.page_count]
     if missing:
@@ -120,21 +120,11 @@ def without_input(options: OcrOptions) -> OcrOptions:
 @lru_cache(maxsize=1)
 def reader_as(options: OcrOptions) -> PageReader | PromptedPages:
     """The reader of options that open files as usual. Without pixels there is nothing to ask a model about."""
-    if options.engine:
-        _refuse_settings(options)
-        return reader_for(options, options.layout or "embedded")
-    if options.ocr == "never":
-        return reader_for(replace(options, model="embedded"), options.layout or "embedded")
+    if options.engine or options.ocr == "never":
+        return reader_for(options if options.engine else options.without_model, options.layout or "embedded")
     from docai.tasks.prompted import prompted_reader
 
     return prompted_reader(options, None if options.layout is None else detector_for(options.layout, _ASKED_FROM))
-
-
-def _refuse_settings(options: OcrOptions) -> None:
-    """Raise UsageError for what only models are asked for."""
-    for name in ("multi_page", "crop_to_patches"):
-        if getattr(options, name):
-            raise UsageError(f"{name}: {options.model} reads page by page, as they are; got-ocr can be asked for this")
 
 
 def detector_for(layout: str, threshold: float | None = None) -> Detector:
@@ -203,7 +193,7 @@ class PageReader:
             given = given.fitted_to(page.turned(given.rotation, given.skew))
         reading = given_reading(page, content, given) if given and given.lines else self.text_of(page, content, given)
         seen = replace(reading.content, rules=seen_rules(reading.page, reading.lines, reading.content))
-        regions = given.regions if given else self.detector.detect(reading.page, reading.lines, seen)
+        regions = given.regions if given and given.regions else self.detector.detect(reading.page, reading.lines, seen)
         blocks = assemble(reading.page, reading.lines, seen, flowing(regions))
         reasons = (*content.notes, *reading.reasons)
         if content.damage and not reading.reasons and not any(block.text.strip() for block in blocks):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from docai.checkpoint.options import LoadOptions, SourceOptions
@@ -109,11 +109,18 @@ class OcrOptions(ReadingOptions):
         check(self)
         for name in ("task", "prompt"):
             _check_words(name, getattr(self, name))
+        if self.engine:
+            _refuse_asking(self)
 
     @property
     def engine(self) -> bool:
         """Whether an engine reads, and not a model."""
         return self.model in ENGINES
+
+    @property
+    def without_model(self) -> OcrOptions:
+        """The same where no pixels are read, so that no model is asked for anything."""
+        return replace(self, model=ENGINES[0], task=None, prompt=None, multi_page=False, crop_to_patches=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -393,6 +400,18 @@ class GroundOutputOptions:
 
     def __post_init__(self) -> None:
         check(self)
+
+
+_ASKED = ("task", "prompt", "multi_page", "crop_to_patches")
+
+
+def _refuse_asking(options: OcrOptions) -> None:
+    """Raise UsageError for what only models can be asked for."""
+    for name in _ASKED:
+        if getattr(options, name):
+            raise UsageError(
+                f"{name}: {options.model} is an engine, which reads all text as it is; name a model with -m"
+            )
 
 
 _MOST_WORDS = 1024  # bytes of a prompt about a page

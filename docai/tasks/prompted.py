@@ -188,7 +188,7 @@ class PromptedPages:
             given = given.fitted_to(page.turned(given.rotation, given.skew))
             read = self._layer(page, content, (given.rotation, given.skew))
             return Leaf(read.page, given.regions, read.lines, read.content, _recognised(given.lines))
-        if self.detector is None or not self.detector.reads:
+        if self.detector is None or not self.detector.reads or layout == {}:
             read = self._layer(page, content, (0, 0.0))
             return Leaf(read.page, None, read.lines, read.content)
         seen = self._seen(page, content)
