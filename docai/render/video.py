@@ -19,16 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from docai.errors import DependencyMissing, InputError, LimitExceeded
+from docai.errors import InputError, LimitExceeded
+from docai.render.ffmpeg import OPTIONS, pyav, said
 from docai.types import Limits
 
-# Containers, by FFmpeg's names: none that refers to other files (playlists, image sequences). Those of sound are here
-# to be called so.
-_FORMATS = (
-    "mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "avi", "mpegts", "mpeg", "flv", "ogg", "asf", "mxf", "ivf",
-    "gif", "apng", "yuv4mpegpipe", "mp3", "wav", "flac", "aac",
-)  # fmt: skip
-_OPTIONS = {"format_whitelist": ",".join(_FORMATS), "protocol_whitelist": "file"}
 _THREADS = 4  # each holds frames of its own
 _MOST_SIDE = 32_768
 _NEAR = 8  # frames that are sooner decoded than a key frame behind them is found
@@ -69,7 +63,7 @@ class VideoFile:
         self._source, self._limits = source, limits
         self.notes: list[str] = []
         self.outline: list[tuple[str, int, int | None]] = []
-        self._av = _pyav()
+        self._av = pyav("videos")
         self._container, self._stream = self._opened()
         self.metadata = {str(k): str(v) for k, v in self._container.metadata.items()}
         self._check_size(self._stream.codec_context.width, self._stream.codec_context.height)
@@ -97,9 +91,9 @@ class VideoFile:
         """(container, the video stream), anew."""
         given = str(self._source) if isinstance(self._source, Path) else io.BytesIO(self._source)
         try:
-            container = self._av.open(given, options=_OPTIONS, metadata_errors="replace")
+            container = self._av.open(given, options=OPTIONS, metadata_errors="replace")
         except (self._av.error.FFmpegError, ValueError) as error:
-            raise InputError(f"{_BROKEN} ({_said(error)})") from error
+            raise InputError(f"{_BROKEN} ({said(error)})") from error
         stream = next((s for s in container.streams.video if not _is_cover(s)), None)
         if stream is None:
             sound = "it is audio only" if container.streams.audio else "nothing in it is shown"
@@ -134,7 +128,7 @@ class VideoFile:
                 if packet.size and not packet.is_discard:
                     yield packet
         except self._av.error.FFmpegError as error:
-            self.notes.append(f"the file is damaged: what follows cannot be read ({_said(error)})")
+            self.notes.append(f"the file is damaged: what follows cannot be read ({said(error)})")
 
     def _counted(self) -> Timeline:
         """For files without time stamps: frames follow each other at the stream's rate."""
@@ -314,23 +308,10 @@ def _timeline(rows: list[tuple[int, int]], keys: list[int], base: Fraction) -> T
     return Timeline(pts, np.unique(np.array(keys, np.int64)), at + max(1, shown), Fraction(base))
 
 
-def _pyav() -> Any:
-    try:
-        import av
-        import av.error
-    except ImportError:
-        raise DependencyMissing("videos need PyAV, which is not installed: pip install 'docai[video]'") from None
-    return av
-
-
 def _is_cover(stream: Any) -> bool:
     """Whether a stream is a picture that belongs to the sound, as in music files."""
     disposition = getattr(stream, "disposition", 0)  # a Flag, or an IntFlag, by the version of PyAV
     return bool(int(getattr(disposition, "value", disposition)) & _ATTACHED_PICTURE)
-
-
-def _said(error: Exception) -> str:
-    return str(getattr(error, "strerror", None) or error)
 
 
 def _upright(pixels: NDArray[np.uint8], rotation: int) -> NDArray[np.uint8]:
