@@ -141,7 +141,8 @@ def _number(value: float) -> float:
 def read_detections(data: bytes) -> list[PageDetections]:
     """Pages of detections: our own lines or list, one bare list, or `{category, score, bbox}` entries.
 
-    An empty list tells of no page. Raises InputError naming the entry that is wrong. Unknown labels are warned about and taken as text.
+    An empty list tells of no page. Raises InputError naming the entry that is wrong. Unknown labels are warned about
+    and taken as text.
     """
     if len(data) > MOST_BYTES:
         raise InputError(f"layout: {len(data)} bytes are more than the {MOST_BYTES} allowed")
