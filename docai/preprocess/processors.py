@@ -156,8 +156,9 @@ class SplitImages:
         """
         block = self.patch * self.merge
         rounded = [max(self.patch, round(side / block) * block) for side in _size(rgb)]
-        size = smart_resize(_size(rgb), block, least=self.least_tokens * block**2, most=self.most_tokens * block**2)
-        if self.cuts is None or math.prod(rounded) <= self.most_tokens * block**2 * self.tolerance:
+        least, most = self.least_tokens * block**2, self.most_tokens * block**2
+        size = smart_resize(_size(rgb), block, least=least, most=most, strips=True)
+        if self.cuts is None or math.prod(rounded) <= most * self.tolerance:
             return self._part(resize(rgb, size, self.how))
         rows, columns = self.cuts.grid(_size(rgb), self.tile)
         tiles = split_tiles(resize(rgb, (rows * self.tile, columns * self.tile), self.how), self.tile)

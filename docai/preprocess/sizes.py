@@ -12,18 +12,19 @@ Size = tuple[int, int]  # (height, width)
 STEEPEST = 200  # Qwen2-VL's own limit: above it, a side would be less than a patch for any area that the model takes
 
 
-def smart_resize(size: Size, factor: int, *, least: int, most: int) -> Size:
+def smart_resize(size: Size, factor: int, *, least: int, most: int, strips: bool = False) -> Size:
     """Sides that are multiples of `factor`, the area between `least` and `most`, the shape kept as far as possible.
 
-    The rule of Qwen2-VL (Python's rounding to even included).
+    The rule of Qwen2-VL (Python's rounding to even included). With `strips` that of LFM2-VL: a side counts as one
+    `factor` at least before the area is looked at, and no shape is refused; thin ones may have more than `most`.
     """
     height, width = size
-    if max(size) > STEEPEST * min(size):
+    if max(size) > STEEPEST * min(size) and not strips:
         raise InputError(
             f"the image is {width} x {height} px: this model reads images whose sides differ by at most "
             f"{STEEPEST} times; crop or pad it"
         )
-    tall, wide = round(height / factor) * factor, round(width / factor) * factor
+    tall, wide = (max(factor * strips, round(side / factor) * factor) for side in size)
     if tall * wide > most:
         shrink = math.sqrt(height * width / most)
         tall = math.floor(height / shrink / factor) * factor

@@ -61,6 +61,10 @@ PAN = {
     "pan_and_scan_max_num_crops": 4,
     "pan_and_scan_min_ratio_to_activate": 1.2,
 }
+LFM2 = {
+    **COMMON, **HALF, "resample": 2, "tile_size": 64, "min_image_tokens": 4, "max_image_tokens": 16,
+    "encoder_patch_size": 16, "downsample_factor": 2, "use_thumbnail": True, "min_tiles": 2, "max_tiles": 10,
+}  # fmt: skip
 
 CASES = {
     "qwen2_vl": Case(
@@ -201,7 +205,8 @@ CASES = {
         "CohereLabs/command-a-vision-07-2025, smaller crops",
         "cohere2_vision.image_processing_cohere2_vision.Cohere2VisionImageProcessor",
         of_family("cohere2_vision"),
-        {**COMMON, **HALF, "resample": 3, "size": {"height": 64, "width": 64}, "crop_to_patches": True},
+        # the reference's patch_size is the side of a tile in tokens: 16 of 512 px
+        {**COMMON, **HALF, "resample": 3, "size": {"height": 64, "width": 64}, "crop_to_patches": True, "patch_size": 2},
         sizes=(*SIZES, (64, 64), (64, 65), (65, 129), (250, 1200), (500, 400)),
     ),
     "llava_bunny": Case(
@@ -258,12 +263,15 @@ CASES = {
         "LiquidAI/LFM2-VL-1.6B, smaller tiles",
         "mlx_vlm.lfm2_vl.processing_lfm2_vl.Lfm2VlNumpyImageProcessor",
         images.split_images(),
-        {
-            **COMMON, **HALF, "resample": 2, "tile_size": 64, "min_image_tokens": 4, "max_image_tokens": 16,
-            "encoder_patch_size": 16, "downsample_factor": 2, "use_thumbnail": True, "min_tiles": 2, "max_tiles": 10,
-        },
-        # a thin strip becomes more tokens than are allowed in transformers and here; mlx-vlm cuts it to them
+        LFM2,
         sizes=((28, 28), (20, 90), (33, 77), (150, 40), (200, 150), (480, 701), (1200, 250)),
+    ),
+    "lfm2_vl_strips": Case(
+        "the same, thin ones too: they become more tokens than are allowed here, and mlx-vlm cuts them to those",
+        "lfm2_vl.image_processing_lfm2_vl.Lfm2VlImageProcessor",
+        images.split_images(),
+        LFM2,
+        sizes=((28, 28), (1, 90), (90, 1), (20, 90), (3, 600), (200, 150), (480, 701)),
     ),
     "locateanything": Case(
         "nvidia/LocateAnything-3B",

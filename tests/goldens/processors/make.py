@@ -21,14 +21,19 @@ from tests.goldens.processors import stated
 from tests.goldens.processors.cases import CASES, Case, picture, summary
 
 HERE = Path(__file__).parent
+OF_ANY_SIZE = ("mlx_vlm.lfm2_vl", "lfm2_vl.image_processing_lfm2_vl", "siglip2.image_processing_pil_siglip2")
 
 
 def reference(case: Case) -> Any:
     """The reference's processor with the case's configuration."""
     module, _, name = case.reference.rpartition(".")
-    if "_pil_" not in module:
-        stand_in()
-    return getattr(import_module(f"transformers.models.{module}"), name)(**case.prep)
+    if module.startswith("mlx_vlm."):
+        module = module.replace("mlx_vlm.", "mlx_vlm.models.", 1)
+    else:
+        module = f"transformers.models.{module}"
+        if "_pil_" not in module:
+            stand_in()
+    return getattr(import_module(module), name)(**case.prep)
 
 
 def in_patches(case: Case) -> dict[str, Any]:
@@ -47,8 +52,7 @@ def in_patches(case: Case) -> dict[str, Any]:
 
 def native(case: Case) -> dict[str, Any]:
     """Of LocateAnything's reference: whole pictures put together of their patches, and the grids of those."""
-    name, _, kind = case.reference.rpartition(".")
-    processor = getattr(import_module(name.replace("mlx_vlm.", "mlx_vlm.models.", 1)), kind)(**case.prep)
+    processor = reference(case)
     arrays: dict[str, Any] = {}
     for size in case.sizes:
         out = processor(Image.fromarray(picture(size)))
@@ -66,10 +70,7 @@ def native(case: Case) -> dict[str, Any]:
 
 def of_any_size(case: Case) -> dict[str, Any]:
     """Of references that give patches of parts of pictures, filled up, and the grids of those (SigLIP 2, LFM2-VL)."""
-    name, _, kind = case.reference.rpartition(".")
-    outside = name.startswith("mlx_vlm.")
-    module = name.replace("mlx_vlm.", "mlx_vlm.models.", 1) if outside else f"transformers.models.{name}"
-    processor = getattr(import_module(module), kind)(**case.prep)
+    processor = reference(case)
     arrays: dict[str, Any] = {}
     for size in case.sizes:
         bounds = case.prep.get("min_num_patches"), case.prep.get("max_num_patches")
@@ -157,7 +158,7 @@ def main() -> None:
         case = CASES[name]
         makers = {"mlx_vlm.falcon_ocr": in_patches, "mlx_vlm.locateanything": native}
         makers["microsoft.phi3_v"] = padded
-        makers |= dict.fromkeys(("mlx_vlm.lfm2_vl", "siglip2.image_processing_pil_siglip2"), of_any_size)
+        makers |= dict.fromkeys(OF_ANY_SIZE, of_any_size)
         stated_only = case.reference.startswith("published.")
         make = as_stated if stated_only else makers.get(".".join(case.reference.split(".")[:2]), golden)
         made = make(case)
