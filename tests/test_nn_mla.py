@@ -17,12 +17,13 @@ ROPE = RopeSpec(TURNED, 100.0, interleaved=True)
 SPECS = {
     "low rank": LatentSpec.of(HEADS, ROPE, rank=RANK, plain=PLAIN, value=VALUE, scale=1.5, query_rank=12),
     "direct": LatentSpec.of(HEADS, ROPE, rank=RANK, plain=PLAIN, value=VALUE, qkv_bias=True, out_bias=True),
+    "rows": LatentSpec.of(HEADS, ROPE, rank=RANK, plain=PLAIN, value=VALUE, key_rows=True),
 }
 LENGTH = 40  # longer than what is computed without expanding the latents
 
 
 def layer(spec: LatentSpec) -> LatentAttention:
-    made, state = LatentAttention(DIMS, spec, EPS), np.random.RandomState(4)
+    made, state = LatentAttention(DIMS, spec), np.random.RandomState(4)
     made.apply(lambda a: mx.array((state.standard_normal(a.shape) / np.sqrt(a.shape[-1])).astype(np.float32)))
     return made
 
@@ -60,7 +61,8 @@ def by_definition(made: LatentAttention, spec: LatentSpec, x: np.ndarray) -> np.
     latent, shared = normed("latent_norm", both[:, :RANK]), [turned(a, t) for t, a in enumerate(both[:, RANK:])]
     out = np.empty((len(x), HEADS, VALUE))
     for head in range(HEADS):
-        keys = np.hstack([latent @ weights["key_up.weight"][head], shared])
+        down = weights["key_down.weight"][head].T if spec.key_rows else weights["key_up.weight"][head]  # (rank, plain)
+        keys = np.hstack([latent @ down, shared])
         values = latent @ weights["value_up.weight"][head].T
         for t in range(len(x)):
             query = np.concatenate([q[t, head, :PLAIN], turned(q[t, head, PLAIN:], t)])

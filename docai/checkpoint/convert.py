@@ -41,7 +41,7 @@ class Conversion:
         return planned or (None if self.dense else weight.quantization)
 
     def float_type(self, name: str, weight: Weight) -> str:
-        if name in EXACT:
+        if name.endswith(EXACT):
             return "F32"
         return self.dtype or (weight.dtype if weight.dtype in FLOATS else "BF16")
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 DOCAI = "docai"  # the dialect of our own checkpoints: no rules
 DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
-EXACT = ("decoder.golden.weight",)  # frequencies: rounded, they would turn by whole degrees too much
+# Ends of names. Frequencies: rounded, they would turn by whole degrees too much. What ranks experts: ties would appear.
+EXACT = ("decoder.golden.weight", ".mlp.router_bias")
 _BATCH = 1 << 29  # bytes that are read and changed at a time, so that what they are made of is freed again
 
 Rules = Mapping[str, Callable[[Any], "tuple[Rule, ...]"]]
@@ -186,7 +187,7 @@ def _batches(found: WeightMap, checkpoint: Checkpoint, dtype: str) -> Iterator[t
     for name, weight in found.weights.items():
         for part, array in weight.parts(source.take, mx).items():
             whole = array if weight.change is None else mx.contiguous(array)  # a view would be copied at each use
-            batch.append((sibling(name, part), _as(mx, whole, mx.float32 if name in EXACT else wanted)))
+            batch.append((sibling(name, part), _as(mx, whole, mx.float32 if name.endswith(EXACT) else wanted)))
         size += weight_bytes(weight, dtype, weight.quantization)
         if size >= _BATCH:
             yield batch, size

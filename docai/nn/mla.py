@@ -23,6 +23,8 @@ from docai.nn.scores import attend
 class LatentSpec(AttentionSpec):
     """One layer's attention. `rank` numbers make a latent row; a head's key has `plain` numbers of it and those that
     are turned, its value `value`. `query_rank`: queries come from a row of so many numbers, None for the input itself.
+    `key_rows`: matrices of keys lie as they are published, from a latent row to a key. They are the other way round
+    elsewhere; a quantized matrix cannot be turned.
 
     To all who count memory it is one head of keys and values, as many numbers as are kept of a token.
     """
@@ -31,6 +33,8 @@ class LatentSpec(AttentionSpec):
     plain: int = 0
     value: int = 0
     query_rank: int | None = None
+    key_rows: bool = False
+    norm_eps: float = 1e-6  # of the latent rows' norms, whatever a config says of the others
 
     @classmethod
     def of(
@@ -88,9 +92,9 @@ class QuantizedHeadLinear(nn.Module):
 
 
 class LatentAttention(nn.Module):
-    """Names: q, or q_down, q_norm and q_up; latent, latent_norm; key_up, value_up; o."""
+    """Names: q, or q_down, q_norm and q_up; latent, latent_norm; key_up or, with `key_rows`, key_down; value_up; o."""
 
-    def __init__(self, dims: int, spec: LatentSpec, norm_eps: float) -> None:
+    def __init__(self, dims: int, spec: LatentSpec) -> None:
         super().__init__()
         assert spec.rope is not None, "a part of each key is turned"
         self._turned = spec.rope.dims
@@ -99,11 +103,14 @@ class LatentAttention(nn.Module):
             self.q = nn.Linear(dims, width, bias=False)
         else:
             self.q_down = nn.Linear(dims, spec.query_rank, bias=spec.qkv_bias)
-            self.q_norm = nn.RMSNorm(spec.query_rank, eps=norm_eps)
+            self.q_norm = nn.RMSNorm(spec.query_rank, eps=spec.norm_eps)
             self.q_up = nn.Linear(spec.query_rank, width, bias=False)
         self.latent = nn.Linear(dims, spec.rank + self._turned, bias=spec.qkv_bias)
-        self.latent_norm = nn.RMSNorm(spec.rank, eps=norm_eps)
-        self.key_up = HeadLinear(spec.heads, spec.rank, spec.plain)
+        self.latent_norm = nn.RMSNorm(spec.rank, eps=spec.norm_eps)
+        if spec.key_rows:
+            self.key_down = HeadLinear(spec.heads, spec.plain, spec.rank)
+        else:
+            self.key_up = HeadLinear(spec.heads, spec.rank, spec.plain)
         self.value_up = HeadLinear(spec.heads, spec.value, spec.rank)
         self.o = nn.Linear(spec.heads * spec.value, dims, bias=spec.out_bias)
         self._spec = spec
@@ -124,13 +131,14 @@ class LatentAttention(nn.Module):
         if x.shape[1] > self._most and isinstance(cache, LatentCache):
             out = self._expanded(plain, turned, *cache.taken(latent, key), mask)
         else:
-            query = mx.concatenate([self.key_up(plain), turned], axis=-1)  # (B, heads, L, rank + turned)
+            absorbed = self.key_down.back(plain) if spec.key_rows else self.key_up(plain)
+            query = mx.concatenate([absorbed, turned], axis=-1)  # (B, heads, L, rank + turned)
             out = self.value_up(cache.attend(query, latent, key, spec.scoring, mask))
         return self.o(out.transpose(0, 2, 1, 3).reshape(*x.shape[:2], -1))
 
     def _expanded(self, plain: mx.array, turned: mx.array, latent: mx.array, key: mx.array, mask: Mask) -> mx.array:
         """Attention with the keys and values of each head, (B, heads, L, value)."""
-        keys = self.key_up.back(latent)  # (B, heads, S, plain)
+        keys = self.key_down(latent) if self._spec.key_rows else self.key_up.back(latent)  # (B, heads, S, plain)
         same = mx.broadcast_to(key, (*keys.shape[:3], self._turned))
         query = mx.concatenate([plain, turned], axis=-1)
         return attend(query, mx.concatenate([keys, same], axis=-1), self.value_up(latent), self._spec.scoring, mask)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -11,6 +12,7 @@ import mlx.nn as nn
 from docai.nn.activation import gated
 from docai.nn.mlp import Mlp, MlpSpec
 
+_LEAST = 1e-20  # added to a sum of weights that may all be nothing (DeepSeek's)
 _SORTED = 64  # chosen experts from which on tokens are sorted by expert, so that each expert's weights are read once
 
 
@@ -18,8 +20,12 @@ _SORTED = 64  # chosen experts from which on tokens are sorted by expert, so tha
 class MoeSpec:
     """`top_k` of `experts` gated blocks, weighted by softmax over all of them.
 
-    `normalized`: the weights of the chosen ones add up to 1. `shared`: a block that every token passes, `shared_gate`:
-    weighted by the sigmoid of a linear layer (Qwen2-MoE).
+    `normalized`: the weights of the chosen ones add up to 1, before they are multiplied by `scale`. `shared`: a block
+    that every token passes, `shared_gate`: weighted by the sigmoid of a linear layer (Qwen2-MoE).
+
+    `scoring` "sigmoid" scores each expert by itself; a learned bias is added for the choice, and only for that. The
+    experts lie in `groups`; those of the `top_groups` whose best two scores add up to most may be chosen (DeepSeek-V3,
+    arXiv:2412.19437).
     """
 
     experts: int
@@ -29,6 +35,10 @@ class MoeSpec:
     normalized: bool = True
     shared: MlpSpec | None = None
     shared_gate: bool = False
+    scoring: Literal["softmax", "sigmoid"] = "softmax"
+    groups: int = 1
+    top_groups: int = 1
+    scale: float = 1.0
 
 
 class ExpertLinear(nn.Module):
@@ -93,11 +103,13 @@ class Experts(nn.Module):
 
 
 class Moe(nn.Module):
-    """Names: router, experts, shared, shared_gate."""
+    """Names: router, experts, shared, shared_gate, and router_bias where scores are sigmoids."""
 
     def __init__(self, dims: int, spec: MoeSpec) -> None:
         super().__init__()
         self.router = nn.Linear(dims, spec.experts, bias=False)
+        if spec.scoring == "sigmoid":
+            self.router_bias = mx.zeros((spec.experts,))
         self.experts = Experts(dims, spec)
         if spec.shared is not None:
             self.shared = Mlp(dims, spec.shared)
@@ -122,9 +134,23 @@ class Moe(nn.Module):
     def _route(self, rows: mx.array) -> tuple[mx.array, mx.array]:
         """The experts (T, k) of each token and their weights."""
         spec = self._spec
-        scores = mx.softmax(self.router(rows), axis=-1, precise=True)
-        chosen = mx.argpartition(-scores, kth=spec.top_k - 1, axis=-1)[..., : spec.top_k]
+        if spec.scoring == "sigmoid":
+            scores = mx.sigmoid(self.router(rows.astype(mx.float32)))
+            ranked = _within_groups(scores + self.router_bias, spec.groups, spec.top_groups)
+        else:
+            scores = ranked = mx.softmax(self.router(rows), axis=-1, precise=True)
+        chosen = mx.argpartition(-ranked, kth=spec.top_k - 1, axis=-1)[..., : spec.top_k]
         weights = mx.take_along_axis(scores, chosen, axis=-1)
         if spec.normalized:
-            weights = weights / weights.sum(axis=-1, keepdims=True)
-        return chosen, weights.astype(rows.dtype)
+            weights = weights / (weights.sum(axis=-1, keepdims=True) + _LEAST)
+        return chosen, (weights * spec.scale).astype(rows.dtype)
+
+
+def _within_groups(scores: mx.array, groups: int, top_groups: int) -> mx.array:
+    """Scores (T, experts), -inf outside the `top_groups` whose two best add up to most."""
+    if top_groups >= groups:
+        return scores
+    grouped = scores.reshape(len(scores), groups, -1)
+    best = mx.topk(grouped, 2, axis=-1).sum(axis=-1)  # (T, groups)
+    left_out = mx.argpartition(best, kth=groups - top_groups - 1, axis=-1)[:, : groups - top_groups, None]
+    return mx.put_along_axis(grouped, left_out, mx.array(-mx.inf), axis=1).reshape(scores.shape)

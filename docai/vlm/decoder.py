@@ -68,7 +68,7 @@ def _mlp(spec: MlpSpec | MoeSpec, whole: DecoderSpec) -> Mlp | Moe:
 
 def _attention(spec: AttentionSpec, whole: DecoderSpec) -> Attention | LatentAttention | ShortConv:
     if isinstance(spec, LatentSpec):
-        return LatentAttention(whole.dims, spec, whole.norm_eps)
+        return LatentAttention(whole.dims, spec)
     if isinstance(spec, ShortConvSpec):
         return ShortConv(whole.dims, spec)
     if isinstance(spec, GoldenAttentionSpec):

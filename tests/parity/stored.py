@@ -58,6 +58,8 @@ def weights_of(name: str, variant: str = "") -> Tensors:
         drops=changed.get("drops", ""),
         alternating=changed.get("alternating", ""),
         latents=changed.get("latents", False),
+        latents_apart=changed.get("latents_apart"),
+        experts=changed.get("experts", ""),
     )
 
 

@@ -51,6 +51,8 @@ def as_variant(
     drops: str = "",
     alternating: str = "",
     latents: bool = False,
+    latents_apart: Sequence[int] | None = None,
+    experts: str = "",
 ) -> dict[str, Array]:
     """The tensors of a checkpoint as another dialect has them, by name; `Variant` tells what the rest is."""
     out = {}
@@ -66,6 +68,8 @@ def as_variant(
             value = np.moveaxis(value, 1, -1) if channels_last else np.moveaxis(value, -1, 1)
         out[name] = value
     out = with_latents_joined(out) if latents else out
+    out = with_latents_apart(out, *latents_apart) if latents_apart else out
+    out = with_experts(out, experts) if experts else out
     return {name: np.ascontiguousarray(a) for name, a in (out | {new: out[old] for new, old in copies.items()}).items()}
 
 
@@ -77,6 +81,42 @@ def with_latents_joined(values: Mapping[str, Array]) -> dict[str, Array]:
         parts = [out.pop(name).swapaxes(1, 2), out.pop(f"{stem}unembed_out.weight")]
         joined = np.concatenate(parts, axis=1)  # (heads, key + value, rank)
         out[f"{stem}kv_b_proj.weight"] = joined.reshape(-1, joined.shape[-1])
+    return out
+
+
+def with_latents_apart(values: Mapping[str, Array], heads: int, key: int, value: int) -> dict[str, Array]:
+    """The opposite of `with_latents_joined`."""
+    out = dict(values)
+    for name in [name for name in values if name.endswith("kv_b_proj.weight")]:
+        stem, joined = name.removesuffix("kv_b_proj.weight"), out.pop(name)
+        keys, rest = np.split(joined.reshape(heads, key + value, -1), [key], axis=1)
+        out |= {f"{stem}embed_q.weight": keys.swapaxes(1, 2), f"{stem}unembed_out.weight": rest}
+    return out
+
+
+def with_experts(values: Mapping[str, Array], how: str) -> dict[str, Array]:
+    """The matrices of experts in another layout, whichever of `apart` and `stacked` they have."""
+    out: dict[str, Array] = {}
+    found: dict[str, dict[int, Array]] = {}  # by the name without the expert's number
+    for name, value in values.items():
+        if one := re.fullmatch(r"(.*\.mlp)\.experts\.(\d+)\.(\w+)\.weight", name):
+            found.setdefault(f"{one[1]} {one[3]}", {})[int(one[2])] = value
+        elif stack := re.fullmatch(r"(.*\.mlp)\.switch_mlp\.(\w+)\.weight", name):
+            found[f"{stack[1]} {stack[2]}"] = dict(enumerate(value))
+        else:
+            out[name] = value
+    for stem, numbered in found.items():
+        mlp, layer = stem.split()
+        if how == "apart":
+            out |= {f"{mlp}.experts.{n}.{layer}.weight": value for n, value in numbered.items()}
+        stacked = np.stack([numbered[n] for n in range(len(numbered))])
+        if how == "stacked":
+            out[f"{mlp}.switch_mlp.{layer}.weight"] = stacked
+        if how == "fused" and layer == "down_proj":
+            out[f"{mlp}.experts.down_proj"] = stacked
+        if how == "fused" and layer == "gate_proj":
+            ups = found[f"{mlp} up_proj"]
+            out[f"{mlp}.experts.gate_up_proj"] = np.concatenate([stacked, [ups[n] for n in range(len(ups))]], axis=1)
     return out
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from typing import Any
+
 from docai.checkpoint.dialect import Drop, Rename, Reshape, Rule, Shift, Split, Stack, Transpose, renames
 from docai.nn.mla import LatentSpec
+from docai.vlm.families.decoders import KEY_ROWS
 from docai.vlm.spec import DecoderSpec
 
 _PLAIN_NORMS = {"input_layernorm": "attn_norm", "post_attention_layernorm": "mlp_norm"}
@@ -48,9 +52,10 @@ def _latent_rules(spec: DecoderSpec, old: str, ours: str) -> tuple[Rule, ...]:
     if not isinstance(attention, LatentSpec):
         return ()
     whole, sizes = f"{old}kv_b_proj.weight", (attention.plain, attention.value)
+    keys = f"{ours}key_down.weight" if attention.key_rows else f"{old}embed_k.weight"
     return (
         Reshape(whole, (attention.heads, sum(sizes), -1)),
-        Split(whole, (f"{old}embed_k.weight", f"{ours}value_up.weight"), 1, sizes),
+        Split(whole, (keys, f"{ours}value_up.weight"), 1, sizes),
         Transpose(f"{old}embed_k.weight", (0, 2, 1)),
         *renames(
             {
@@ -69,6 +74,16 @@ def _latent_rules(spec: DecoderSpec, old: str, ours: str) -> tuple[Rule, ...]:
     )
 
 
+def key_rows_by_names(config: Mapping[str, Any], names: Collection[str]) -> Mapping[str, Any]:
+    """The config with what only the tensors of latent attention say: whether its matrices are packed as published.
+
+    mlx-vlm's exports of some models leave the matrix of keys and values whole, so that a quantized one cannot be turned.
+    """
+    packed = any(name.endswith("kv_b_proj.scales") or ".attn.key_down." in name for name in names)
+    section = {"text_config": {**config["text_config"], KEY_ROWS: packed}} if "text_config" in config else {}
+    return {**config, KEY_ROWS: packed, **section}
+
+
 def _qkv(spec: DecoderSpec) -> tuple[int, int, int]:
     attention = spec.layers[0].attention
     return attention.heads, attention.kv_heads, attention.kv_heads
@@ -79,6 +94,8 @@ def _expert_rules(layer: str, ours: str) -> tuple[Rule, ...]:
     experts = f"{ours}mlp.experts."
     return (
         Rename(f"{layer}mlp.gate.weight", f"{ours}mlp.router.weight"),
+        Rename(f"{layer}mlp.gate.e_score_correction_bias", f"{ours}mlp.router_bias"),
+        Rename(f"{layer}mlp.shared_experts.{{x:gate|up|down}}_proj.{{part}}", f"{ours}mlp.shared.{{x}}.{{part}}"),
         *(Stack(f"{layer}mlp.experts.{{e}}.{x}_proj.weight", f"{experts}{x}.weight") for x in ("gate", "up", "down")),
         Rename(f"{layer}mlp.switch_mlp.{{x:gate|up|down}}_proj.weight", f"{experts}{{x}}.weight"),
         Split(f"{layer}mlp.experts.gate_up_proj", (f"{experts}gate.weight", f"{experts}up.weight"), 1),

@@ -21,6 +21,7 @@ from docai.nn.short_conv import ShortConvSpec
 from docai.vlm.config import Config
 from docai.vlm.spec import DecoderSpec, LayerSpec
 
+KEY_ROWS = "kv_b_quantized"  # ours, not of any config: see `LatentSpec.key_rows`
 _LLAMA = {
     "vocab_size": 32_000, "hidden_size": 4096, "intermediate_size": 11_008, "num_hidden_layers": 32,
     "num_attention_heads": 32, "hidden_act": "silu", "max_position_embeddings": 2048, "rms_norm_eps": 1e-6,
@@ -38,6 +39,16 @@ _COHERE = {
 _GEMMA_2 = {
     **_GEMMA, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26, "num_attention_heads": 8,
     "num_key_value_heads": 4, "query_pre_attn_scalar": 256, "sliding_window": 4096,
+}  # fmt: skip
+_LATENT = {
+    **_LLAMA, "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_rope_head_dim": 64, "v_head_dim": 128,
+    "qk_nope_head_dim": 128, "rope_interleave": True,
+}  # fmt: skip
+_DEEPSEEK = {
+    **_LATENT, "vocab_size": 129_280, "hidden_size": 7168, "intermediate_size": 18_432, "num_hidden_layers": 61,
+    "num_attention_heads": 128, "max_position_embeddings": 4096, "moe_intermediate_size": 2048, "n_shared_experts": 1,
+    "n_routed_experts": 256, "num_experts_per_tok": 8, "n_group": 8, "topk_group": 4, "first_k_dense_replace": 3,
+    "norm_topk_prob": True, "routed_scaling_factor": 2.5,
 }  # fmt: skip
 DEFAULTS: dict[str, dict[str, Any]] = {
     "llama": _LLAMA,
@@ -63,10 +74,16 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "cohere2": {**_COHERE, "logit_scale": 0.0625, "tie_word_embeddings": True, "sliding_window_pattern": 4},
     "cohere_compass_text": _COHERE,
+    "deepseek_v3": _DEEPSEEK,
+    "kimi_k2": {
+        **_DEEPSEEK, "vocab_size": 163_840, "num_attention_heads": 64, "max_position_embeddings": 262_144,
+        "n_routed_experts": 384, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1, "rms_norm_eps": 1e-5,
+        "routed_scaling_factor": 2.827, "rope_theta": 5e4,
+    },
     "youtu": {
-        **_LLAMA, "vocab_size": 128_256, "hidden_size": 2048, "intermediate_size": 6144, "num_attention_heads": 16,
-        "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_rope_head_dim": 64, "v_head_dim": 128, "qk_nope_head_dim": 128,
-        "max_position_embeddings": 131_072, "tie_word_embeddings": True, "rope_interleave": True,
+        **_LATENT, "vocab_size": 128_256, "hidden_size": 2048, "intermediate_size": 6144, "num_attention_heads": 16,
+        "max_position_embeddings": 131_072, "tie_word_embeddings": True, "num_experts_per_tok": 1,
+        "first_k_dense_replace": 0, "norm_topk_prob": True, "routed_scaling_factor": 1.0,
     },
     "gemma": {
         **_GEMMA, "hidden_size": 3072, "intermediate_size": 24_576, "num_hidden_layers": 28, "num_attention_heads": 16,
@@ -92,7 +109,7 @@ def decoder_spec(config: Config, kind: str | None = None) -> DecoderSpec:
     makers: dict[str, Callable[[Config], DecoderSpec]] = {
         "cohere2": _cohere_2, "cohere_compass_text": _cohere_compass, "gemma": _gemma, "gemma2": _gemma_2,
         "gemma3_text": _gemma_3, "lfm2": _lfm_2, "phi3": _phi_3, "qwen2": _qwen_2, "qwen3": _qwen_3,
-        "qwen3_moe": _qwen_3, "youtu": _youtu,
+        "qwen3_moe": _qwen_3, "youtu": _latent, "deepseek_v3": _latent, "kimi_k2": _latent,
     }  # fmt: skip
     return makers.get(kind, _llama)(config)
 
@@ -228,10 +245,8 @@ def _lfm_2_width(config: Config) -> int:
     return -(-width // config["block_multiple_of"]) * config["block_multiple_of"]
 
 
-def _youtu(config: Config) -> DecoderSpec:
-    """Latent attention (DeepSeek's) in every layer, which is dense."""
-    if config.get("n_routed_experts"):
-        raise CheckpointError(f"config.json: n_routed_experts {config['n_routed_experts']} are not supported here")
+def _latent(config: Config) -> DecoderSpec:
+    """Latent attention and, behind the first layers, experts (DeepSeek-V3); Youtu's layers are dense but for a few."""
     said, bias = _rope_parameters(config), config["attention_bias"]
     rope = replace(rope_spec(config, said, config["qk_rope_head_dim"]), interleaved=config["rope_interleave"])
     attention = LatentSpec.of(
@@ -244,9 +259,38 @@ def _youtu(config: Config) -> DecoderSpec:
         query_rank=config.get("q_lora_rank"),
         qkv_bias=bias,
         out_bias=bias,
+        key_rows=config.get(KEY_ROWS, False),
     )
-    mlp = MlpSpec(config["intermediate_size"], config["hidden_act"], bias=config["mlp_bias"])
-    return _decoder(config, [LayerSpec(attention, mlp)] * config["num_hidden_layers"])
+    mlps = [_latent_mlp(config, number) for number in range(config["num_hidden_layers"])]
+    return _decoder(config, [LayerSpec(attention, mlp) for mlp in mlps])
+
+
+def _latent_mlp(config: Config, number: int) -> MlpSpec | MoeSpec:
+    experts, activation = config.get("n_routed_experts"), config["hidden_act"]
+    dense = not experts or number < config["first_k_dense_replace"] or number % config.get("moe_layer_freq", 1)
+    if dense:
+        return MlpSpec(config["intermediate_size"], activation, bias=config["mlp_bias"])
+    for name, known in (("scoring_func", "sigmoid"), ("topk_method", "noaux_tc")):
+        if config.get(name, known) != known:
+            raise CheckpointError(f"config.json: expected {name} to be {known}; got {config[name]!r}")
+    width, shared = config["moe_intermediate_size"], config.get("n_shared_experts") or 0
+    top_k, groups, top_groups = (config.get(name) or 1 for name in ("num_experts_per_tok", "n_group", "topk_group"))
+    if experts % groups or top_groups > groups or (groups > top_groups and experts < 2 * groups):
+        raise CheckpointError(f"config.json: {top_groups} of {groups} groups do not divide {experts} experts")
+    if top_k > experts // groups * top_groups:
+        raise CheckpointError(f"config.json: a token cannot have {top_k} of {experts // groups * top_groups} experts")
+    return MoeSpec(
+        experts,
+        top_k,
+        width,
+        activation,
+        normalized=config["norm_topk_prob"],
+        shared=MlpSpec(width * shared, activation) if shared else None,
+        scoring="sigmoid",
+        groups=groups,
+        top_groups=top_groups,
+        scale=config["routed_scaling_factor"],
+    )
 
 
 def _gelu(config: Config) -> str:

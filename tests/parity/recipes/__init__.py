@@ -10,9 +10,10 @@ from __future__ import annotations
 from tests.parity.recipes.any_size import ANY_SIZE
 from tests.parity.recipes.documents import DOCUMENTS
 from tests.parity.recipes.kinds import Recipe
+from tests.parity.recipes.latent import LATENT
 from tests.parity.recipes.only_mlx import ONLY_MLX
 from tests.parity.recipes.qwen import QWEN_VL
 from tests.parity.recipes.text import TEXTS
 from tests.parity.recipes.towers import FIXED
 
-RECIPES: tuple[Recipe, ...] = (*TEXTS, *QWEN_VL, *FIXED, *ANY_SIZE, *ONLY_MLX, *DOCUMENTS)
+RECIPES: tuple[Recipe, ...] = (*TEXTS, *QWEN_VL, *FIXED, *ANY_SIZE, *LATENT, *ONLY_MLX, *DOCUMENTS)

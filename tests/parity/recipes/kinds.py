@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,9 @@ class Variant:
     a case that has them otherwise, and `channels_first` the other way round.
     `drops`: names that are not there. `alternating`: names whose rows are not in two halves, but alternate. `mlx`: the
     model of mlx-vlm whose names and shapes these are; make.py asks it for them. `latents`: matrices of keys
-    and values from latent rows are one.
+    and values from latent rows are one. `latents_apart` (heads, size of a key, of a value): of a case that has them as
+    one, they are two. `experts`: matrices of experts are one by one (`apart`), `stacked` as MLX has them, or `fused` as
+    transformers has them in memory.
     """
 
     renames: tuple[tuple[str, str], ...] = ()
@@ -40,6 +42,8 @@ class Variant:
     alternating: str = ""
     mlx: str = ""
     latents: bool = False
+    latents_apart: tuple[int, int, int] | None = None
+    experts: Literal["", "apart", "stacked", "fused"] = ""
 
 
 @dataclass(frozen=True)
