@@ -424,3 +424,4 @@ class Limits:
     max_video_seconds: float = 4 * 3600.0
     max_decoded_frames: int = 1_000_000  # of one video
     video_fps: float = VIDEO_FPS
+    max_audio_seconds: float = 600.0

@@ -83,6 +83,10 @@ def _opener(kind: str) -> Any:
         from docai.render.video import VideoFile
 
         return VideoFile
+    if kind == "audio":
+        from docai.render.audio import AudioFile
+
+        return AudioFile
     from docai.render.image import ImageFileSource
 
     return ImageFileSource
@@ -121,6 +125,10 @@ def answer(documents: Documents, request: dict[str, Any], parts: list[memoryview
             asked = request["indices"], request["width"], request["height"], request["seconds"]
             described, part = wire.pack_array(documents.get(number).thumbs(*asked))
             return {"array": described}, [part]
+        case "samples":
+            sound = documents.get(number)
+            described, part = wire.pack_array(sound.samples(request["rate"]))
+            return {"array": described, "notes": sound.notes}, [part]
         case "page_pdf":
             return {}, [documents.get(number).page_pdf(index)]
         case "with_layer":

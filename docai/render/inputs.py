@@ -62,7 +62,7 @@ _PICTURE_BRANDS = (
 )
 _MOVIE_ATOMS = (b"moov", b"mdat", b"wide", b"free", b"skip", b"pnot")  # of files without a brand (QuickTime)
 
-Kind = Literal["pdf", "image", "video"]
+Kind = Literal["pdf", "image", "video", "audio"]  # the last is asked for, never told by content
 
 
 @dataclass(frozen=True, slots=True)
