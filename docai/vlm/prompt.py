@@ -169,8 +169,9 @@ class PromptSpec:
     `captions` are the fixed words that some models were taught for short, normal and long captions. `asked` puts the
     last message's words into the form that the model was taught. `most_images` of a request; with `pages`, more may be
     read as the pages of one text, where that is asked for. `token_id`: of `token`, where no vocabulary has it: then the
-    texts between images are encoded each by itself, as the original code of LLaVA does. `clips`: how videos are
-    written, of models that see them.
+    texts between images are encoded each by itself, as the original code of LLaVA does; `all_begin`: each of them with
+    its BOS (Phi-3 Vision). `opening`: what stands behind a template's last words, which checkpoints leave to the
+    processor. `clips`: how videos are written, of models that see them.
     """
 
     placeholder: str = ""
@@ -189,6 +190,8 @@ class PromptSpec:
     pages: bool = False
     written: str = ""
     token_id: int | None = None
+    all_begin: bool = False
+    opening: str = ""
 
     @property
     def marks(self) -> str:
@@ -224,12 +227,15 @@ def render(
         "add_generation_prompt": add_generation_prompt,
         **_plain(template_kwargs),
     }
+    opening = spec.opening if template and add_generation_prompt else ""
     source = None if spec.fixed else (tokenizer.tool_template if tools else None) or tokenizer.chat_template
     if template and source:
         forms = Forms(source, spec, tuple(tokenizer.named.items()))
-        return render_template(source, {**variables, "messages": [forms.fit(turn) for turn in turns]})
-    own = spec.template if template else spec.plain
-    return render_template(own or spec.plain or _PLAIN, {**variables, "messages": turns, "image": spec.image})
+        text = render_template(source, {**variables, "messages": [forms.fit(turn) for turn in turns]})
+    else:
+        own = spec.template if template else spec.plain
+        text = render_template(own or spec.plain or _PLAIN, {**variables, "messages": turns, "image": spec.image})
+    return text if text.endswith(opening) else text + opening
 
 
 def encode(text: str, images: Sequence[ImageInput], tokenizer: Tokenizer, spec: PromptSpec) -> list[int]:
@@ -252,7 +258,7 @@ def _encoded(text: str, tokenizer: Tokenizer, spec: PromptSpec, *, special: bool
     first, *others = text.split(spec.token)
     ids = tokenizer.encode(first, special=special)
     for part in others:
-        ids += [spec.token_id, *tokenizer.encode(part, special=False)]
+        ids += [spec.token_id, *(tokenizer.encode(part, special=spec.all_begin) if part else ())]
     return ids
 
 

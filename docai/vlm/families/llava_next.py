@@ -6,15 +6,14 @@ from functools import partial
 
 from docai.checkpoint.dialect import Rename
 from docai.vlm.families import Family
-from docai.vlm.families.nested import TWO_LAYERS, VICUNA, llava_spec, nested_rules
+from docai.vlm.families.nested import LLAVA_PROMPT, TWO_LAYERS, llava_spec, nested_rules
 from docai.vlm.images import tiled_images
-from docai.vlm.prompt import PromptSpec
 
 FAMILY = Family(
     "llava_next",
     ("llava_next",),
     partial(llava_spec, tiled=True),
     nested_rules((*TWO_LAYERS, Rename("image_newline", "connector.newline"))),
-    PromptSpec(placeholder="<image>", token="<image>", image="<image>\n", template=VICUNA),
+    LLAVA_PROMPT,
     tiled_images(),
 )

@@ -9,7 +9,6 @@ from docai.vlm.config import Config
 from docai.vlm.connector import MergerSpec
 from docai.vlm.families import Family
 from docai.vlm.families.nested import PROJECTOR, nested_decoder, nested_rules, vision_config
-from docai.vlm.families.text import CHATML
 from docai.vlm.families.towers import TOWER, vit_spec
 from docai.vlm.images import cut_images
 from docai.vlm.prompt import Between, PromptSpec
@@ -19,6 +18,13 @@ _VISION = {
     "hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "num_attention_heads": 16,
     "image_size": 512,
 }  # fmt: skip
+# Harmony's turns, whose last one the published processor opens.
+_TURNS = (
+    "{% if messages[0].role != 'system' %}<|start|>system<|message|>You are LLM-jp-VL, a Multimodal LLM trained by "
+    "LLM-jp.<|end|>{% endif %}{% for message in messages %}<|start|>{{ message.role }}"
+    "{{ '<|channel|>final' if message.role == 'assistant' }}<|message|>"
+    "{% for part in message.content %}{{ part.text }}{% endfor %}<|end|>{% endfor %}<|start|>assistant"
+)
 
 
 def spec(config: Config) -> ModelSpec:
@@ -54,8 +60,10 @@ FAMILY = Family(
         placeholder="<image>",
         token="<|image_pad|>",
         image="<image>",
-        template=CHATML,
+        template=_TURNS,
         expand=Between("<|image_start|>", "<|image_end|>"),
+        stops=("<|return|>", "<|end|>"),
+        opening="<|channel|>final<|message|>",
     ),
     cut_images(edge=512, patch=16, merge=2, cut=True, mean=HALF, std=HALF),
 )

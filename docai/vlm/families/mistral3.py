@@ -7,7 +7,7 @@ from docai.vlm.config import Config
 from docai.vlm.connector import JoinerSpec
 from docai.vlm.families import Family
 from docai.vlm.families.nested import (
-    MISTRAL,
+    PIXTRAL_PROMPT,
     PROJECTOR,
     TWO_LAYERS,
     image_token,
@@ -17,7 +17,6 @@ from docai.vlm.families.nested import (
 )
 from docai.vlm.families.towers import pixtral_spec
 from docai.vlm.images import pixtral_images
-from docai.vlm.prompt import PromptSpec, Rows
 from docai.vlm.spec import ModelSpec
 
 _JOIN = renames(
@@ -45,6 +44,6 @@ FAMILY = Family(
     ("mistral3",),
     spec,
     nested_rules((*_JOIN, *TWO_LAYERS)),
-    PromptSpec("[IMG]", "[IMG]", "[IMG]", MISTRAL, expand=Rows("[IMG_BREAK]", "[IMG_END]")),
+    PIXTRAL_PROMPT,
     pixtral_images(patch=14, edge=1540, merge=2),
 )

@@ -20,6 +20,7 @@ from docai.vlm.connector import ProjectorSpec
 from docai.vlm.families.decoder_rules import decoder_rules
 from docai.vlm.families.decoders import decoder_spec
 from docai.vlm.families.towers import TOWER, tower_rules, vit_spec
+from docai.vlm.prompt import PromptSpec, Rows
 from docai.vlm.spec import DecoderSpec, ModelSpec
 
 _PARTS = renames(
@@ -50,17 +51,19 @@ LLAVA_NAMES = renames(
     }
 )
 # The turns of Vicuna, for checkpoints of LLaVA without a chat template.
-VICUNA = (
+_VICUNA = (
     "{% for message in messages %}{{ {'user': 'USER: ', 'assistant': 'ASSISTANT: '}.get(message.role, '') }}"
     "{% for part in message.content %}{{ part.text }}{% endfor %}"
     "{{ '</s>' if message.role == 'assistant' else ' ' }}{% endfor %}ASSISTANT:"
 )
-# The turns of Mistral, likewise.
-MISTRAL = (
+LLAVA_PROMPT = PromptSpec(placeholder="<image>", token="<image>", image="<image>\n", template=_VICUNA)
+# The turns of Mistral, likewise for Pixtral and Mistral 3.
+_MISTRAL = (
     "{{ bos_token }}{% for message in messages %}{% if message.role == 'assistant' %}"
     "{% for part in message.content %}{{ part.text }}{% endfor %}{{ eos_token }}{% else %}"
     "[INST]{% for part in message.content %}{{ part.text }}{% endfor %}[/INST]{% endif %}{% endfor %}"
 )
+PIXTRAL_PROMPT = PromptSpec("[IMG]", "[IMG]", "[IMG]", _MISTRAL, expand=Rows("[IMG_BREAK]", "[IMG_END]"))
 
 
 def nested_decoder(config: Config, *kinds: str, part: str = "text_config") -> DecoderSpec:

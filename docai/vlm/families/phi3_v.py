@@ -59,6 +59,7 @@ FAMILY = Family(
         image="<|image_1|>\n",
         template=_TURNS,
         token_id=OUTSIDE,
+        all_begin=True,
         stops=("<|end|>",),
     ),
     padded_images(),

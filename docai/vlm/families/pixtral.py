@@ -6,7 +6,7 @@ from docai.vlm.config import Config
 from docai.vlm.connector import ProjectorSpec
 from docai.vlm.families import Family
 from docai.vlm.families.nested import (
-    MISTRAL,
+    PIXTRAL_PROMPT,
     TWO_LAYERS,
     image_token,
     nested_decoder,
@@ -15,7 +15,6 @@ from docai.vlm.families.nested import (
 )
 from docai.vlm.families.towers import pixtral_spec
 from docai.vlm.images import pixtral_images
-from docai.vlm.prompt import PromptSpec, Rows
 from docai.vlm.spec import ModelSpec
 
 
@@ -32,6 +31,6 @@ FAMILY = Family(
     ("llava+pixtral", "pixtral"),
     spec,
     nested_rules(TWO_LAYERS),
-    PromptSpec("[IMG]", "[IMG]", "[IMG]", MISTRAL, expand=Rows("[IMG_BREAK]", "[IMG_END]")),
+    PIXTRAL_PROMPT,
     pixtral_images(),
 )

@@ -52,6 +52,8 @@ def of_family(kind: str) -> Images:
 
 
 QWEN = {"patch_size": 14, "temporal_patch_size": 2, "merge_size": 2, "resample": 3}
+MAGE = {"patch_size": 16, "temporal_patch_size": 1}
+TILES_64 = {"size": {"height": 64, "width": 64}}
 LLAVA = {"resample": 3, "do_center_crop": True, "crop_size": {"height": 336, "width": 336}}
 PINPOINTS = [[336, 672], [672, 336], [672, 672], [1008, 336], [336, 1008]]
 CLIP_TOWER = {"model_type": "clip_vision_model", "image_size": 336, "patch_size": 14}
@@ -206,7 +208,7 @@ CASES = {
         "cohere2_vision.image_processing_cohere2_vision.Cohere2VisionImageProcessor",
         of_family("cohere2_vision"),
         # the reference's patch_size is the side of a tile in tokens: 16 of 512 px
-        {**COMMON, **HALF, "resample": 3, "size": {"height": 64, "width": 64}, "crop_to_patches": True, "patch_size": 2},
+        {**COMMON, **HALF, **TILES_64, "resample": 3, "crop_to_patches": True, "patch_size": 2},
         sizes=(*SIZES, (64, 64), (64, 65), (65, 129), (250, 1200), (500, 400)),
     ),
     "llava_bunny": Case(
@@ -237,7 +239,7 @@ CASES = {
         "microsoft/Mage-VL",
         "qwen2_vl.image_processing_pil_qwen2_vl.Qwen2VLImageProcessorPil",
         of_family("mage_vl"),
-        {**COMMON, **QWEN, **CLIP, "patch_size": 16, "temporal_patch_size": 1, "min_pixels": 3136, "max_pixels": 1 << 18},
+        {**COMMON, **QWEN, **CLIP, **MAGE, "max_pixels": 1 << 18, "min_pixels": 3136},
     ),
     "youtu_vl": Case(
         "tencent/Youtu-VL-4B-Instruct",

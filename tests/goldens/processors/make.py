@@ -2,8 +2,9 @@
 
     python -m tests.goldens.processors.make
 
-Where the reference would use torchvision, what stands in for it is that of the clips' goldens. For each case and picture size: the shape of what the reference gives, its grid or size where it says one, and a
-sample of its values. docai's own code is used for nothing but the table of cases.
+Where the reference would use torchvision, what stands in for it is that of the clips' goldens. For each case and
+picture size: the shape of what the reference gives, its grid or size where it says one, and a sample of its values.
+docai's own code is used for nothing but the table of cases.
 """
 
 from __future__ import annotations

@@ -19,7 +19,11 @@ def text(words: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Case:
-    """A family, the class of its reference processor, and what it is tried with. `images` are (height, width)."""
+    """A family, the class of its reference processor, and what it is tried with. `images` are (height, width).
+
+    A reference that begins with `published.` is in a checkpoint's own repo: stated.py says anew what it does. `mark`:
+    what stands for an image in messages whose content is a text, as those templates want it ({} is its number, from 1).
+    """
 
     family: str
     reference: str
@@ -30,6 +34,7 @@ class Case:
     options: dict[str, Any] = field(default_factory=dict)  # of the reference processor
     named: dict[str, str] = field(default_factory=dict)  # names of tokens that it looks up
     config: dict[str, Any] = field(default_factory=dict)  # config.json, beside the image case's
+    mark: str = ""
 
 
 @dataclass(frozen=True)
@@ -151,6 +156,56 @@ GEMMA_NAMED = {
     "eoi_token": "<end_of_image>",
 }
 PIXTRAL_TOKENS = ("[INST]", "[/INST]", "[IMG]", "[IMG_BREAK]", "[IMG_END]")
+COHERE_2_NAMED = {
+    "image_token": "<|IMG_PATCH|>",
+    "boi_token": "<|START_OF_IMG|>",
+    "eoi_token": "<|END_OF_IMG|>",
+    "img_line_break_token": "<|IMG_LINE_BREAK|>",
+}
+LFM2 = (
+    "{{ bos_token }}{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
+    "{% if message['content'] is string %}{{ message['content'] }}{% else %}{% for part in message['content'] %}"
+    "{% if part['type'] == 'image' %}<image>{% else %}{{ part['text'] }}{% endif %}{% endfor %}{% endif %}"
+    "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+LFM2_TILES = tuple(f"<|img_row_{row}_col_{column}|>" for row in range(1, 11) for column in range(1, 11))
+LFM2_TOKENS = (
+    "<|im_start|>", "<|im_end|>", "<image>", "<|image_start|>", "<|image_end|>", "<|img_thumbnail|>", *LFM2_TILES,
+)  # fmt: skip
+NANO_LLAVA = (
+    "{% for message in messages %}{% if loop.first and message['role'] != 'system' %}<|im_start|>system\n"
+    "Answer the questions.<|im_end|>\n{% endif %}"
+    "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+LLAMA_3 = (
+    "{% for message in messages %}{% if loop.first %}{{ bos_token }}{% endif %}"
+    "{{ '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' + message['content'] | trim }}"
+    "<|eot_id|>{% endfor %}{% if add_generation_prompt %}"
+    "{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}"
+)
+LLAMA_3_TOKENS = ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
+PHI_3 = (
+    "{% for message in messages %}{{ '<|' + message['role'] + '|>\n' + message['content'] + '<|end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}"
+)
+PHI_4 = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '<|im_sep|>' + message['content'] }}<|im_end|>"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant<|im_sep|>{% endif %}"
+)
+HARMONY = (
+    "{%- set said = namespace(first='You are LLM-jp-VL, a Multimodal LLM trained by LLM-jp.') -%}"
+    "{%- for message in messages if message['role'] == 'system' -%}{%- set said.first = message['content'] -%}"
+    "{%- endfor -%}<|start|>system<|message|>{{ said.first }}<|end|>{%- for message in messages -%}"
+    "{%- if message['role'] == 'user' -%}<|start|>user<|message|>{{ message['content'] }}<|end|>"
+    "{%- elif message['role'] == 'assistant' -%}<|start|>assistant<|channel|>final<|message|>"
+    "{{ message['content'] }}<|end|>{%- endif -%}{%- endfor -%}"
+    "{%- if add_generation_prompt -%}<|start|>assistant{%- endif -%}"
+)
+HARMONY_TOKENS = (
+    "<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|return|>", "<|image_pad|>", "<|image_start|>",
+    "<|image_end|>",
+)  # fmt: skip
 CLIP_OPTIONS = {"patch_size": 14, "vision_feature_select_strategy": "default", "num_additional_image_tokens": 1}
 
 CASES = {
@@ -176,6 +231,49 @@ CASES = {
         bos=True,
         options={"patch_size": 14, "img_size": 56, "downsample_factor": 2},
     ),
+    "cohere2_vision": Case(
+        "cohere2_vision",
+        "cohere2_vision.Cohere2VisionProcessor",
+        "cohere2_vision",
+        (*AYA_TOKENS, "<|IMG_LINE_BREAK|>"),
+        COHERE.replace("<image>", "<|IMG_PATCH|>"),
+        bos=True,
+        named=COHERE_2_NAMED,
+    ),
+    "lfm2_vl": Case("lfm2_vl", "lfm2_vl.Lfm2VlProcessor", "lfm2_vl_strips", LFM2_TOKENS, LFM2, bos=True),
+    "llava_bunny": Case(
+        "llava-qwen2",
+        "published.one_begins",
+        "llava_bunny",
+        ("<|im_start|>", "<|im_end|>"),
+        NANO_LLAVA,
+        mark="<image>\n",
+    ),
+    "llava_bunny_llama": Case(
+        "bunny-llama", "published.one_begins", "llava_bunny_square", LLAMA_3_TOKENS, LLAMA_3, bos=True, mark="<image>\n"
+    ),
+    "llmjpvl": Case("llmjpvl", "published.llmjpvl", "llmjpvl", HARMONY_TOKENS, HARMONY, mark="<image>"),
+    "mage_vl": Case(
+        "mage_vl", "mlx_vlm.mage_vl.MageVLProcessor", "mage_vl", QWEN_TOKENS, QWEN.replace("You are a helpful", "Be an")
+    ),
+    "phi3_v": Case(
+        "phi3_v",
+        "published.all_begin",
+        "phi3_v",
+        ("<|user|>", "<|assistant|>", "<|end|>"),
+        PHI_3,
+        bos=True,
+        mark="<|image_{}|>\n",
+    ),
+    "phi4_siglip": Case(
+        "phi4-siglip",
+        "published.one_begins",
+        "phi4_siglip",
+        ("<|im_start|>", "<|im_sep|>", "<|im_end|>"),
+        PHI_4,
+        mark="<image>\n",
+    ),
+    "youtu_vl": Case("youtu_vl", "published.youtu_vl", "youtu_vl", QWEN_TOKENS, QWEN),
     "cohere_compass": Case(
         "cohere_compass",
         "cohere_compass.CohereCompassProcessor",

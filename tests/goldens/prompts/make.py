@@ -22,6 +22,7 @@ from transformers import PreTrainedTokenizerFast
 
 from tests.goldens.processors import cases as pictures
 from tests.goldens.processors.make import reference as image_processor
+from tests.goldens.prompts import stated
 from tests.goldens.prompts.cases import CASES, CONVERSATIONS, Case, Conversation, config_files
 
 HERE = Path(__file__).parent
@@ -49,15 +50,25 @@ def tokenizer(bos: bool) -> Tokenizer:
     return made
 
 
-def reference(case: Case) -> Any:
-    """The family's processor around the tiny tokenizer."""
+def words_of(case: Case) -> Any:
+    """The tiny tokenizer with the tokens of the case, as transformers has it."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
         tokenizer(case.bos).save(str(path / "tokenizer.json"))
         files = config_files(case)
         (path / "tokenizer_config.json").write_text(json.dumps(files["tokenizer_config.json"]), encoding="utf-8")
         words = PreTrainedTokenizerFast.from_pretrained(folder)
-    module, name = case.reference.split(".")
+    words.chat_template = case.template
+    return words
+
+
+def reference(case: Case) -> Any:
+    """The family's processor around the tiny tokenizer."""
+    words, images = words_of(case), image_processor(pictures.CASES[case.image_case])
+    module, name = case.reference.removeprefix("mlx_vlm.").split(".")
+    if case.reference.startswith("mlx_vlm."):
+        kind = getattr(import_module(f"mlx_vlm.models.{module}.processing_{module}"), name)
+        return kind(Sized(images), words, chat_template=case.template)
     # this processor takes one function of the torchvision variant, which the other has as well
     pixtral = "transformers.models.pixtral.image_processing_"
     sys.modules[f"{pixtral}pixtral"] = import_module(f"{pixtral}pil_pixtral")
@@ -66,7 +77,7 @@ def reference(case: Case) -> Any:
     kind.check_argument_for_proper_class = lambda *_: None
     videos = {"video_processor": None} if "qwen" in module or "compass" in module else {}
     return kind(
-        image_processor=image_processor(pictures.CASES[case.image_case]),
+        image_processor=images,
         tokenizer=words,
         chat_template=case.template,
         **videos,
@@ -74,8 +85,21 @@ def reference(case: Case) -> Any:
     )
 
 
+class Sized:
+    """An image processor of transformers for mlx-vlm's, which name sizes that they leave open."""
+
+    def __init__(self, images: Any) -> None:
+        self.images, self.merge_size, self.temporal_patch_size = images, images.merge_size, images.temporal_patch_size
+
+    def __call__(self, **said: Any) -> Any:
+        return self.images(**{name: value for name, value in said.items() if value is not None})
+
+
 def golden(case: Case, conversation: Conversation) -> dict[str, Any]:
     """Text and ids. PaliGemma has no template: its processor takes images and words."""
+    if case.reference.startswith("published."):
+        prompt = getattr(stated, case.reference.removeprefix("published."))
+        return prompt(words_of(case), case, conversation)  # type: ignore[no-any-return]
     processor = reference(case)
     images = [Image.fromarray(pictures.picture(size)) for size in conversation.images]
     if case.template is None:
