@@ -57,12 +57,13 @@ class Wave:
         if self.code == _FLOAT:
             return raw.astype(np.float32)
         if self.bits == 8:  # the only one without a sign
-            return (raw.astype(np.float32) - 128) / 128
+            return (raw.astype(np.float32) - np.float32(128)) / np.float32(128)
         if self.bits == 24:  # the upper three bytes of four
             wide = np.zeros((len(raw) // 3, 4), np.uint8)
             wide[:, 1:] = raw.reshape(-1, 3)
             raw = wide.reshape(-1).view("<i4")
-        return raw.astype(np.float32) / np.float32(1 << (15 if self.bits == 16 else 31))
+        scaled: NDArray[np.float32] = raw.astype(np.float32) / np.float32(1 << (15 if self.bits == 16 else 31))
+        return scaled
 
 
 def wave_of(file: BinaryIO) -> Wave | None:
