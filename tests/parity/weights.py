@@ -29,6 +29,8 @@ def tensor(name: str, shape: Sequence[int], seed: int, *, norm_offset: bool = Fa
     values = noise(name, shape, seed)
     if "running_var" in name:
         return 0.5 + np.abs(values)
+    if re.search(r"(in|out)put_(min|max)$", name):  # of layers whose numbers are cut to bounds
+        return (np.abs(values) * 0.2 + 1) * np.float32(-1 if name.endswith("min") else 1)
     if len(shape) <= 1:
         is_norm = name.endswith("weight") and "bias" not in name
         around = 0.0 if not is_norm or (norm_offset and "vision" not in name) else 1.0
