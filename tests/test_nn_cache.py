@@ -6,7 +6,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from docai.nn.cache import Cache, FullCache, QuantizedCache, RotatingCache, Rounding
+from docai.nn.cache import Cache, FullCache, Lent, QuantizedCache, RotatingCache, Rounding
+from docai.nn.mask import Blocks
 from docai.nn.scores import Scoring
 
 HEADS, KV_HEADS, DIMS, LENGTH = 4, 2, 32, 23
@@ -21,7 +22,14 @@ def qkv(seed: int = 0, batch: int = 1) -> tuple[mx.array, mx.array, mx.array]:
 
 
 def reference(
-    q: mx.array, k: mx.array, v: mx.array, scoring: Scoring, window: int | None, blocks: np.ndarray | None = None
+    q: mx.array,
+    k: mx.array,
+    v: mx.array,
+    scoring: Scoring,
+    window: int | None,
+    blocks: np.ndarray | None = None,
+    *,
+    bounded: bool = False,
 ) -> np.ndarray:
     """Attention by its definition, in float64."""
     q, k, v = (np.asarray(a, np.float64) for a in (q, k, v))
@@ -31,23 +39,28 @@ def reference(
         scores = np.tanh(scores / scoring.cap) * scoring.cap
     at = np.arange(q.shape[2])
     seen = at[None] <= at[:, None]
-    if window:
-        seen &= at[None] > at[:, None] - window
-    if blocks is not None:
-        seen |= (blocks[:, None] == blocks[None]) & (blocks[:, None] > 0)
+    near = at[None] > at[:, None] - (window or LENGTH)
+    together = np.zeros_like(seen) if blocks is None else (blocks[:, None] == blocks[None]) & (blocks[:, None] > 0)
+    seen = (seen | together) & near if bounded else (seen & near) | together
     scores = np.where(seen, scores, -np.inf)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     return weights / weights.sum(-1, keepdims=True) @ v
 
 
 def through(
-    cache: Cache, parts: list[int], scoring: Scoring, window: int | None, blocks: np.ndarray | None = None
+    cache: Cache,
+    parts: list[int],
+    scoring: Scoring,
+    window: int | None,
+    blocks: np.ndarray | None = None,
+    *,
+    bounded: bool = False,
 ) -> np.ndarray:
     q, k, v = qkv()
     out, at = [], 0
     for length in parts:
         part = slice(at, at + length)
-        marks = None if blocks is None else mx.array(blocks[None, part])
+        marks = None if blocks is None else Blocks(mx.array(blocks[None, part]), bounded)
         mask = cache.mask(length, window, marks)
         out.append(cache.attend(q[:, :, part], k[:, :, part], v[:, :, part], scoring, mask))
         at += length
@@ -65,14 +78,30 @@ def test_tokens_see_what_they_may_however_they_come(parts: list[int], scoring: S
         np.testing.assert_allclose(through(cache, parts, scoring, window), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("window", [None, 6])
-def test_blocks_see_themselves_whole(window: int | None) -> None:
+@pytest.mark.parametrize("bounded", [False, True])
+@pytest.mark.parametrize("window", [None, 6, 40])
+def test_blocks_see_themselves_whole(window: int | None, bounded: bool) -> None:
     blocks = np.array([0] * 3 + [1] * 9 + [0] * 2 + [2] * 4 + [0] * 5)
-    expected = reference(*qkv(), SCORING["plain"], window, blocks)
+    expected = reference(*qkv(), SCORING["plain"], window, blocks, bounded=bounded)
     for parts in ([23], [12, 11], [12, 6, 1, 1, 1, 1, 1]):
         cache: Cache = FullCache() if window is None else RotatingCache(window)
-        ours = through(cache, parts, SCORING["plain"], window, blocks)
+        ours = through(cache, parts, SCORING["plain"], window, blocks, bounded=bounded)
         np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("window", [None, 6])
+def test_another_layer_sees_what_a_lent_cache_took_in(window: int | None) -> None:
+    q, k, v = qkv()
+    other, _, _ = qkv(1)
+    cache: Cache = FullCache() if window is None else RotatingCache(window)
+    out = []
+    for part in (slice(0, 9), slice(9, 10), slice(10, 11), slice(11, LENGTH)):
+        lent = Lent(cache)
+        mask = lent.mask(part.stop - part.start, window)
+        lent.attend(q[:, :, part], k[:, :, part], v[:, :, part], SCORING["plain"], mask)
+        out.append(lent.again(other[:, :, part], SCORING["plain"], mask))
+    expected = reference(other, k, v, SCORING["plain"], window)
+    np.testing.assert_allclose(np.asarray(mx.concatenate(out, axis=2)), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("bits", "tolerance"), [(8, 0.005), (4, 0.1)])

@@ -25,7 +25,7 @@ from docai.nn.cache import (
     RotatingCache,
     Rounding,
 )
-from docai.nn.mask import Mask
+from docai.nn.mask import Blocks, Mask
 from docai.nn.scores import Scoring, attend, attend_quantized
 
 
@@ -159,7 +159,7 @@ class BatchCache:
         needed = storage_columns(tokens)
         return needed if self._ring is None else min(needed, self._ring)
 
-    def mask(self, length: int, window: int | None, blocks: mx.array | None = None) -> Mask:
+    def mask(self, length: int, window: int | None, blocks: Blocks | None = None) -> Mask:
         """Numbers that are added to scores, (B, 1, length, columns): MLX's kernels all take those."""
         assert blocks is None, "prompts are read by caches of their own"
         if self._apart:
@@ -261,7 +261,7 @@ class BatchConvCache(BatchCache):
         found = mx.take_along_axis(both, (at % self._ring)[..., None], axis=1)
         return mx.where((at >= 0)[..., None], found, mx.zeros_like(found))
 
-    def mask(self, length: int, window: int | None, blocks: mx.array | None = None) -> Mask:  # noqa: ARG002
+    def mask(self, length: int, window: int | None, blocks: Blocks | None = None) -> Mask:  # noqa: ARG002
         """A convolution sees what it sees."""
         return None
 

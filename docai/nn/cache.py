@@ -11,7 +11,7 @@ from typing import Protocol
 
 import mlx.core as mx
 
-from docai.nn.mask import Mask, causal
+from docai.nn.mask import Blocks, Mask, causal
 from docai.nn.scores import Scoring, attend, attend_quantized
 
 _STEP = 256  # tokens by which storage grows: few allocations, few distinct shapes
@@ -36,8 +36,8 @@ class LayerCache(Protocol):
         """Take in keys and values of the next tokens; their queries' weighted values, in the shape of `q`."""
         ...
 
-    def mask(self, length: int, window: int | None, blocks: mx.array | None = None) -> Mask:
-        """What the next `length` tokens may see. `blocks` (B, length): see `docai.nn.mask.causal`."""
+    def mask(self, length: int, window: int | None, blocks: Blocks | None = None) -> Mask:
+        """What the next `length` tokens may see. `blocks`: see `docai.nn.mask`."""
         ...
 
     def trim(self, count: int) -> bool:
@@ -81,7 +81,7 @@ class _Whole(_Kept):
     def __init__(self) -> None:
         self.offset = 0
 
-    def mask(self, length: int, window: int | None, blocks: mx.array | None = None) -> Mask:
+    def mask(self, length: int, window: int | None, blocks: Blocks | None = None) -> Mask:
         return causal(length, self.offset, window=window, blocks=blocks)
 
     def trim(self, count: int) -> bool:
@@ -176,7 +176,7 @@ class RotatingCache(_Kept):
             ordered = mx.concatenate([ring[:, :, at : self.window], ring[:, :, :at]], axis=2)
         return ordered[:, :, max(0, held - count) :]
 
-    def mask(self, length: int, window: int | None, blocks: mx.array | None = None) -> Mask:
+    def mask(self, length: int, window: int | None, blocks: Blocks | None = None) -> Mask:
         if length == 1:
             return None
         return causal(length, min(self.offset, self.window - 1), window=window or self.window, blocks=blocks)
@@ -212,7 +212,7 @@ class ConvCache(RotatingCache):
         missing = self.window - 1 + x.shape[1] - seen.shape[1]
         return mx.pad(seen, [(0, 0), (missing, 0), (0, 0)]) if missing else seen
 
-    def mask(self, length: int, window: int | None, blocks: mx.array | None = None) -> Mask:  # noqa: ARG002
+    def mask(self, length: int, window: int | None, blocks: Blocks | None = None) -> Mask:  # noqa: ARG002
         """A convolution sees what it sees."""
         return None
 
@@ -294,7 +294,7 @@ class Lent:
         assert self._answer is not None, "the layer that lends comes first"
         return self._answer(q, scoring, mask)
 
-    def mask(self, length: int, window: int | None, blocks: mx.array | None = None) -> Mask:
+    def mask(self, length: int, window: int | None, blocks: Blocks | None = None) -> Mask:
         return self._cache.mask(length, window, blocks)
 
     def trim(self, count: int) -> bool:

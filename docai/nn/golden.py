@@ -13,7 +13,7 @@ import mlx.core as mx
 import mlx.nn as nn
 import numpy as np
 
-from docai.nn.attention import Attention, AttentionSpec
+from docai.nn.attention import Attention, AttentionSpec, in_heads
 from docai.nn.norm import rms
 from docai.nn.rope import Rotation, turn
 from docai.nn.scores import Scoring
@@ -88,8 +88,8 @@ class GoldenAttention(Attention):
 
     def _turned(self, x: mx.array, rotation: Rotation) -> list[mx.array]:
         if "qkv" in self:
-            q, k, v = mx.split(self._heads(self.qkv(x)), self._borders, axis=1)
+            q, k, v = mx.split(in_heads(self.qkv(x), self._spec.head_dim), self._borders, axis=1)
         else:
-            q, k, v = (self._heads(layer(x)) for layer in (self.q, self.k, self.v))
+            q, k, v = (in_heads(layer(x), self._spec.head_dim) for layer in (self.q, self.k, self.v))
         k, v = mx.repeat(rms(k, self._eps), self._repeats, axis=1), mx.repeat(v, self._repeats, axis=1)
         return [rotation(rms(q, self._eps)), rotation(k), v]

@@ -59,7 +59,15 @@ class LongScaling:
     attention: float
 
 
-Scaling = LinearScaling | Llama3Scaling | YarnScaling | LongScaling
+@dataclass(frozen=True, slots=True)
+class ProportionalScaling:
+    """Only the first `part` of all pairs turn, by what they would if all did, divided by `factor` (Gemma 4)."""
+
+    part: float
+    factor: float = 1.0
+
+
+Scaling = LinearScaling | Llama3Scaling | YarnScaling | LongScaling | ProportionalScaling
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +101,8 @@ def frequencies(spec: RopeSpec, *, long: bool = False) -> NDArray[np.float64]:
             return _yarn(plain, spec)
         case LongScaling():
             return plain / np.asarray(spec.scaling.long if long else spec.scaling.short)
+        case ProportionalScaling(part, factor):
+            return np.where(np.arange(len(plain)) < int(part * spec.dims // 2), plain / factor, 0.0)
 
 
 def _llama3(plain: NDArray[np.float64], scaling: Llama3Scaling) -> NDArray[np.float64]:

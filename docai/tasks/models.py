@@ -139,7 +139,7 @@ def _kept_per_token(spec: AnySpec | DetectorSpec) -> int:
     if isinstance(spec, DetectorSpec):
         return 0
     if isinstance(spec.decoder, DecoderSpec):
-        return sum(2 * layer.attention.kept_heads * layer.attention.head_dim for layer in spec.decoder.layers)
+        return sum(2 * attention.kept_heads * attention.head_dim for attention in spec.decoder.keeping)
     return 2 * spec.decoder.layers * spec.decoder.layer.dims
 
 

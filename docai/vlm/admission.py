@@ -125,8 +125,8 @@ class Budget:
     def _layers(self, options: GenerationOptions) -> list[LayerCost]:
         key = options.context_kind
         if key not in self._costs:
-            layers = self._network.spec.decoder.layers
-            self._costs[key] = [self._layer(layer.attention, options) for layer in layers]
+            layers = self._network.spec.decoder.keeping
+            self._costs[key] = [self._layer(attention, options) for attention in layers]
         return self._costs[key]
 
     def _layer(self, attention: AttentionSpec, options: GenerationOptions) -> LayerCost:
@@ -142,6 +142,7 @@ class Budget:
         spec = self._network.spec.decoder
         chunk = job.request.options.prefill_step or self._step
         width = max(layer.mlp.width if isinstance(layer.mlp, MlpSpec) else spec.dims * 4 for layer in spec.layers)
+        width += 0 if spec.per_layer is None else spec.per_layer.width * len(spec.layers)
         activations = chunk * (3 * width + 8 * spec.dims) * self._item
         heads = max(layer.attention.heads for layer in spec.layers)
         scores = 0 if on_gpu() else 2 * 4 * heads * chunk * len(job.request.ids)

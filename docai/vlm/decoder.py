@@ -7,40 +7,63 @@ from collections.abc import Sequence
 import mlx.core as mx
 import mlx.nn as nn
 
-from docai.nn.attention import Attention, AttentionSpec
-from docai.nn.cache import Cache, ConvCache, FullCache, LatentCache, LayerCache, QuantizedCache, RotatingCache, Rounding
+from docai.nn.attention import Attention, AttentionSpec, Borrowing
+from docai.nn.cache import (
+    Cache,
+    ConvCache,
+    FullCache,
+    LatentCache,
+    LayerCache,
+    Lent,
+    QuantizedCache,
+    RotatingCache,
+    Rounding,
+)
 from docai.nn.golden import Golden, GoldenAttention, GoldenAttentionSpec
-from docai.nn.mask import Mask
+from docai.nn.mask import Blocks, Mask
 from docai.nn.mla import LatentAttention, LatentSpec
 from docai.nn.mlp import Mlp, MlpSpec
 from docai.nn.moe import Moe, MoeSpec
 from docai.nn.norm import BareRms, norm
+from docai.nn.per_layer import Inlet, PerLayer
 from docai.nn.rope import Rope, RopeSpec, Rotation
 from docai.nn.short_conv import ShortConv, ShortConvSpec
+from docai.nn.twofold import Twofold, TwofoldSpec
 from docai.vlm.spec import DecoderSpec, LayerSpec
 
 
 class Layer(nn.Module):
-    """Names: attn, mlp, attn_norm, mlp_norm; attn_post_norm, mlp_post_norm in a sandwich."""
+    """Names: attn, mlp, attn_norm, mlp_norm (where mlp has none of its own); attn_post_norm, mlp_post_norm in a
+    sandwich; inlet for embeddings of its own, scale."""
 
     def __init__(self, spec: LayerSpec, whole: DecoderSpec) -> None:
         super().__init__()
-        self.attn = _attention(spec.attention, whole)
+        self.attn = _attention(spec, whole)
         self.mlp = _mlp(spec.mlp, whole)
-        self.attn_norm, self.mlp_norm = _norm(whole), _norm(whole)
+        self.attn_norm = _norm(whole)
+        if not isinstance(spec.mlp, TwofoldSpec):
+            self.mlp_norm = _norm(whole)
         if spec.sandwich:
             self.attn_post_norm, self.mlp_post_norm = _norm(whole), _norm(whole)
-        self._sandwich, self._scale = spec.sandwich, whole.residual_scale
+        if whole.per_layer is not None:
+            self.inlet = Inlet(whole.dims, whole.per_layer.width, _activation(spec.mlp), whole.norm_eps)
+        if spec.scaled:
+            self.scale = mx.ones((1,))
+        self._sandwich, self._residual = spec.sandwich, whole.residual_scale
 
-    def __call__(self, x: mx.array, rotation: Rotation | None, mask: Mask, cache: LayerCache) -> mx.array:
-        """x (B, L, D) -> (B, L, D)"""
+    def __call__(
+        self, x: mx.array, rotation: Rotation | None, mask: Mask, cache: LayerCache, own: mx.array | None = None
+    ) -> mx.array:
+        """x (B, L, D), `own` (B, L, width) what it takes in beside -> (B, L, D)"""
         branch = self.attn(self.attn_norm(x), rotation, mask, cache)
         x = self._added(x, self.attn_post_norm(branch) if self._sandwich else branch)
-        branch = self.mlp(self.mlp_norm(x))
-        return self._added(x, self.mlp_post_norm(branch) if self._sandwich else branch)
+        branch = self.mlp(self.mlp_norm(x) if "mlp_norm" in self else x)
+        x = self._added(x, self.mlp_post_norm(branch) if self._sandwich else branch)
+        x = x if own is None else self.inlet(x, own)
+        return x * self.scale if "scale" in self else x
 
     def _added(self, x: mx.array, branch: mx.array) -> mx.array:
-        return x + (branch if self._scale == 1.0 else branch * self._scale)
+        return x + (branch if self._residual == 1.0 else branch * self._residual)
 
 
 class ParallelLayer(nn.Module):
@@ -48,7 +71,7 @@ class ParallelLayer(nn.Module):
 
     def __init__(self, spec: LayerSpec, whole: DecoderSpec) -> None:
         super().__init__()
-        self.attn = _attention(spec.attention, whole)
+        self.attn = _attention(spec, whole)
         self.mlp = _mlp(spec.mlp, whole)
         self.attn_norm = _norm(whole)
 
@@ -62,11 +85,20 @@ def _layer(spec: LayerSpec, whole: DecoderSpec) -> Layer | ParallelLayer:
     return ParallelLayer(spec, whole) if spec.parallel else Layer(spec, whole)
 
 
-def _mlp(spec: MlpSpec | MoeSpec, whole: DecoderSpec) -> Mlp | Moe:
+def _mlp(spec: MlpSpec | MoeSpec | TwofoldSpec, whole: DecoderSpec) -> Mlp | Moe | Twofold:
+    if isinstance(spec, TwofoldSpec):
+        return Twofold(whole.dims, spec, whole.norm_eps)
     return Mlp(whole.dims, spec) if isinstance(spec, MlpSpec) else Moe(whole.dims, spec)
 
 
-def _attention(spec: AttentionSpec, whole: DecoderSpec) -> Attention | LatentAttention | ShortConv:
+def _activation(spec: MlpSpec | MoeSpec | TwofoldSpec) -> str:
+    return spec.dense.activation if isinstance(spec, TwofoldSpec) else spec.activation
+
+
+def _attention(layer: LayerSpec, whole: DecoderSpec) -> Attention | Borrowing | LatentAttention | ShortConv:
+    spec = layer.attention
+    if layer.lender is not None:
+        return Borrowing(whole.dims, spec, whole.norm_eps)
     if isinstance(spec, LatentSpec):
         return LatentAttention(whole.dims, spec)
     if isinstance(spec, ShortConvSpec):
@@ -85,7 +117,8 @@ def _weighted(whole: DecoderSpec) -> nn.Module:
 
 
 class Decoder(nn.Module):
-    """Names: embed, layers, norm; head where it is not tied to the embedding; golden where places turn the heads."""
+    """Names: embed, layers, norm; head where it is not tied to the embedding; golden where places turn the heads;
+    per_layer where layers take in embeddings of their own."""
 
     def __init__(self, spec: DecoderSpec) -> None:
         super().__init__()
@@ -96,7 +129,10 @@ class Decoder(nn.Module):
             self.head = nn.Linear(spec.dims, spec.vocabulary, bias=False)
         if spec.golden is not None:
             self.golden = Golden(spec.golden)
+        if spec.per_layer is not None:
+            self.per_layer = PerLayer(spec.dims, len(spec.layers), spec.per_layer, spec.norm_eps)
         self._spec = spec
+        self._lenders = {layer.lender for layer in spec.layers}
         self._ropes = {rope: Rope(rope) for rope in _ropes(spec)}
 
     def fuse(self) -> None:
@@ -108,12 +144,12 @@ class Decoder(nn.Module):
     def caches(
         self, *, bits: int | None = None, rounding: Rounding | None = None, dense_last: bool = False
     ) -> list[Cache]:
-        """Empty caches for one request, one a layer.
+        """Empty caches for one request, one for each layer that has keys and values of its own.
 
         `rounding`, or `bits` for short, is for layers that see everything, `dense_last` leaves the last of those out.
         """
         rounding = Rounding(bits, bits) if bits else rounding
-        layers = [layer.attention for layer in self._spec.layers]
+        layers = self._spec.keeping
         whole = [number for number, layer in enumerate(layers) if layer.window is None]
         dense = whole[-1:] if dense_last else []
         return [_cache(layer, None if number in dense else rounding) for number, layer in enumerate(layers)]
@@ -134,26 +170,35 @@ class Decoder(nn.Module):
         blocks: mx.array | None = None,
         deepstack: Sequence[mx.array] = (),
         end: int = 0,
+        tokens: mx.array | None = None,
     ) -> mx.array:
         """Embeddings (B, L, D) of the next tokens -> their hidden states (B, L, D), normed; the caches take them in.
 
         Positions count on from the cache's offset plus `shift`, unless `positions` (B, L) or (axes, B, L) gives them.
         `blocks` (B, L): tokens of one block see each other. `deepstack`: what is added behind the first layers.
-        `end`: the length of the whole prompt, where these tokens are a part of it. In a batch whose sequences differ in
-        length, `shift` is (B,) or the same for all.
+        `end`: the length of the whole prompt, where these tokens are a part of it. `tokens` (B, L): their ids, for
+        layers that take in embeddings of their own. In a batch whose sequences differ in length, `shift` is (B,) or the
+        same for all.
         """
         offset = caches[0].offset
         length = max(end, offset + x.shape[1]) if isinstance(offset, int) else offset + x.shape[1]
         rotations = {spec: _rotation(rope, positions, offset + shift, length) for spec, rope in self._ropes.items()}
         if "golden" in self and positions is not None:
             rotations = {spec: self.golden.after(turn, positions[1:]) for spec, turn in rotations.items()}
-        masks: dict[tuple[type[LayerCache], int | None], Mask] = {}
-        for number, (layer, cache, spec) in enumerate(zip(self.layers, caches, self._spec.layers, strict=True)):
-            window, rope = spec.attention.window, spec.attention.rope
-            key = (type(cache), window)
+        own = None if self._spec.per_layer is None or tokens is None else self.per_layer(tokens, x)
+        masks: dict[tuple[object, ...], Mask] = {}
+        unused, lent = iter(caches), dict[int, Lent]()
+        for number, (layer, spec) in enumerate(zip(self.layers, self._spec.layers, strict=True)):
+            cache = next(unused) if spec.lender is None else lent[spec.lender]
+            if number in self._lenders:
+                cache = lent[number] = Lent(cache)
+            window, rope, ahead = spec.attention.window, spec.attention.rope, spec.attention.ahead
+            key = (type(cache), window, ahead)
             if key not in masks:
-                masks[key] = cache.mask(x.shape[1], window, blocks)
-            x = layer(x, None if rope is None else rotations[rope], masks[key], cache)
+                seen = None if blocks is None or ahead == "never" else Blocks(blocks, ahead == "in window")
+                masks[key] = cache.mask(x.shape[1], window, seen)
+            more = () if own is None else (own[:, :, number],)
+            x = layer(x, None if rope is None else rotations[rope], masks[key], cache, *more)
             if number < len(deepstack):
                 x = x + deepstack[number]
         return self.norm(x)

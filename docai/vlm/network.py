@@ -25,10 +25,12 @@ Ids = NDArray[np.int32]
 class Prompt:
     """A prompt in numbers, of one request, or a part of one. `positions`, `shift`, `end` as in `Decoder.__call__`.
 
-    `embeddings` (1, L, D); `blocks` (1, L); `deepstack` (1, L, D) each, 0 where there is no image.
+    `embeddings` (1, L, D); `tokens` (1, L), with a blank one at the places of images; `blocks` (1, L); `deepstack`
+    (1, L, D) each, 0 where there is no image.
     """
 
     embeddings: mx.array
+    tokens: mx.array
     positions: mx.array | None = None
     shift: int = 0
     blocks: mx.array | None = None
@@ -43,6 +45,7 @@ class Prompt:
         return replace(
             self,
             embeddings=self.embeddings[:, start:stop],
+            tokens=self.tokens[:, start:stop],
             positions=None if self.positions is None else self.positions[..., start:stop],
             blocks=None if self.blocks is None else self.blocks[:, start:stop],
             deepstack=tuple(a[:, start:stop] for a in self.deepstack),
@@ -103,13 +106,15 @@ class Network(nn.Module):
         ids = np.asarray(tokens, np.int32)
         places = self._image_places(ids)
         known = ids.copy()
-        known[places] = 0  # an image token may lie beyond the table of embeddings (PaliGemma)
-        x = self.decoder.embedded(mx.array(known[None]))
+        inner = self._spec.decoder.per_layer
+        known[places] = inner.blank if inner else 0  # an image token may lie beyond the table (PaliGemma)
+        known_ids = mx.array(known[None])
+        x = self.decoder.embedded(known_ids)
         rows = sum(int(f.rows.shape[0]) for f in features)
         if rows != len(places):
             raise UsageError(f"the prompt has room for {len(places)} image tokens, but the images give {rows}")
         placed = None if positions is None else positions[:, None]
-        prompt = Prompt(x, placed, shift, self._blocks(places, len(ids)), end=end or len(ids))
+        prompt = Prompt(x, known_ids, placed, shift, self._blocks(places, len(ids)), end=end or len(ids))
         return self._merged(prompt, features, mx.array(places)) if rows else prompt
 
     def _merged(self, prompt: Prompt, features: Sequence[ImageFeatures], places: mx.array) -> Prompt:
@@ -163,13 +168,15 @@ class Network(nn.Module):
             blocks=prompt.blocks,
             deepstack=prompt.deepstack,
             end=prompt.end,
+            tokens=prompt.tokens,
         )
 
     def step(self, tokens: mx.array, caches: Sequence[LayerCache], shift: int | mx.array = 0) -> mx.array:
         """One token of each sequence, (B, 1), behind those taken in: logits of the next one (B, vocabulary)."""
-        hidden = self.decoder(self.decoder.embedded(tokens), caches, shift=shift)
+        hidden = self.decoder(self.decoder.embedded(tokens), caches, shift=shift, tokens=tokens)
         return self.decoder.logits(hidden[:, -1])
 
     def steps(self, tokens: mx.array, caches: Sequence[LayerCache], shift: int | mx.array = 0) -> mx.array:
         """Some tokens of each sequence, (B, L): logits of the one behind each of them (B, L, vocabulary)."""
-        return self.decoder.logits(self.decoder(self.decoder.embedded(tokens), caches, shift=shift))
+        hidden = self.decoder(self.decoder.embedded(tokens), caches, shift=shift, tokens=tokens)
+        return self.decoder.logits(hidden)

@@ -10,6 +10,8 @@ from docai.nn.golden import GoldenSpec
 from docai.nn.mlp import MlpSpec
 from docai.nn.moe import MoeSpec
 from docai.nn.norm import NormKind
+from docai.nn.per_layer import PerLayerSpec
+from docai.nn.twofold import TwofoldSpec
 from docai.vlm.connector import ConnectorSpec
 from docai.vlm.positions import MropeSpec, PlaneSpec
 from docai.vlm.vision import VisionSpec
@@ -19,13 +21,16 @@ from docai.vlm.vision import VisionSpec
 class LayerSpec:
     """A decoder layer. `sandwich`: the branches are normed before and behind (Gemma 2), otherwise before only.
 
-    `parallel`: attention and feed-forward block see the same rows, normed once (Cohere).
+    `parallel`: attention and feed-forward block see the same rows, normed once (Cohere). `scaled`: what comes out is
+    multiplied by a number that was learned. `lender`: the layer whose keys and values it sees, in the place of its own.
     """
 
     attention: AttentionSpec
-    mlp: MlpSpec | MoeSpec
+    mlp: MlpSpec | MoeSpec | TwofoldSpec
     sandwich: bool = False
     parallel: bool = False
+    scaled: bool = False
+    lender: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,7 @@ class DecoderSpec:
 
     `norm`: "layer" is a layer norm without a bias (Cohere). `bare_norm_eps`: the norms of the layers have no weight,
     and this epsilon. `golden`: the second part of each head is turned by places on a plane (see `docai.nn.golden`).
+    `per_layer`: layers take in embeddings of their own (see `docai.nn.per_layer`).
     """
 
     dims: int
@@ -49,6 +55,12 @@ class DecoderSpec:
     logit_cap: float | None = None
     bare_norm_eps: float | None = None
     golden: GoldenSpec | None = None
+    per_layer: PerLayerSpec | None = None
+
+    @property
+    def keeping(self) -> list[AttentionSpec]:
+        """The attention of each layer that has a cache: those that see another one's keys have none."""
+        return [layer.attention for layer in self.layers if layer.lender is None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,7 @@ def _side_by_side(prompts: Sequence[Prompt]) -> Prompt:
     levels = range(max(len(prompt.deepstack) for prompt in prompts))
     return Prompt(
         mx.concatenate([_filled(prompt.embeddings, longest, 1) for prompt in prompts]),
+        mx.concatenate([_filled(prompt.tokens, longest, 1) for prompt in prompts]),
         mx.concatenate([_positions(p, prompts, longest) for p in prompts], axis=1) if placed else None,
         0,
         deepstack=tuple(
