@@ -25,8 +25,8 @@ class Layout:
     """The patches of some images in the order in which a tower computes them.
 
     `order` (N,) gives the patch at each place, `back` (N,) the place of each patch; None where they are as they came.
-    `rows` and `columns` (N,) are those of the patch at each place. A step of time sees itself (`steps`) or, in layers
-    with windows, a window itself (`windows`).
+    `rows` and `columns` (N,) are those of the patch at each place. A step of time, or a whole clip, sees itself (`steps`) or, in
+    layers with windows, a window itself (`windows`).
     """
 
     rows: Ids
@@ -44,11 +44,14 @@ def in_blocks(grid: NDArray[np.generic], merge: int) -> NDArray[np.generic]:
     return blocks.swapaxes(1, 2).reshape(h * w, *rest)
 
 
-def layout(grids: Sequence[Grid], merge: int, window: int = 0) -> Layout:
-    """How images of these grids are computed. `window`: the side of a window in blocks, 0 for none."""
+def layout(grids: Sequence[Grid], merge: int, window: int = 0, *, whole_clips: bool = False) -> Layout:
+    """How images of these grids are computed. `window`: the side of a window in blocks, 0 for none.
+
+    `whole_clips`: all steps of a clip see each other.
+    """
     places = [np.tile(in_blocks(np.moveaxis(np.indices((h, w)), 0, -1), merge), (t, 1)) for t, h, w in grids]
     at = np.concatenate(places).astype(np.int32)  # (N, 2)
-    steps = runs(h * w for t, h, w in grids for _ in range(t))
+    steps = runs(t * h * w for t, h, w in grids) if whole_clips else runs(h * w for t, h, w in grids for _ in range(t))
     if not window:
         return Layout(at[:, 0], at[:, 1], steps)
     order, windows = _windowed(grids, merge, window)

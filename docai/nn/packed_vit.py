@@ -11,7 +11,7 @@ import mlx.nn as nn
 import numpy as np
 
 from docai.nn.axial import AxialRope, LaneRope
-from docai.nn.grids import Grid, Resampling, in_blocks, interpolated, layout
+from docai.nn.grids import Grid, Resampling, in_blocks, interpolated, layout, split
 from docai.nn.linear import joined
 from docai.nn.mlp import Mlp, MlpSpec
 from docai.nn.norm import NormKind, norm
@@ -25,7 +25,9 @@ class PackedVitSpec:
     Patches come in blocks of `merge` x `merge` (see `docai.nn.grids`). `positions`: the side of a square table of
     learned positions that is stretched to each image by `resampling`, 0 for none. `window`: the side of attention
     windows in blocks, 0 for none; then `full_layers` are those that see a whole image nevertheless. The outputs of
-    `taps` are given too. `unused`: layers that the checkpoint has above those, which nobody needs.
+    `taps` are given too. `unused`: layers that the checkpoint has above those, which nobody needs. `averaged`: the steps
+    of a clip see each other, each behind a sinusoid of its number, and only the mean of their rows is given (MoonViT-3D
+    of Kimi K2.5, arXiv:2602.02276).
     """
 
     hidden: int
@@ -49,6 +51,7 @@ class PackedVitSpec:
     pre_norm: bool = False
     post_norm: bool = False
     unused: int = 0
+    averaged: bool = False
 
     @property
     def head_dim(self) -> int:
@@ -68,7 +71,10 @@ def _unturned(x: mx.array) -> mx.array:
 
 
 class Encoded(NamedTuple):
-    """What a tower makes of its patches: `rows` (N, D), and the same after each of the layers in `taps`."""
+    """What a tower makes of its patches: `rows` (N, D), and the same after each of the layers in `taps`.
+
+    Where the steps of clips are `averaged`, there are as many rows as one step has.
+    """
 
     rows: mx.array
     taps: tuple[mx.array, ...] = ()
@@ -137,7 +143,7 @@ class PackedVit(nn.Module):
     def encode(self, patches: mx.array, grids: Sequence[Grid]) -> Encoded:
         """patches (N, channels * frames * patch * patch) of images with these grids -> their rows, in their order."""
         spec = self._spec
-        plan = layout(grids, spec.merge, spec.window)
+        plan = layout(grids, spec.merge, spec.window, whole_clips=spec.averaged)
         turn = _unturned if spec.rope is None else spec.rope.turn(plan.rows, plan.columns, spec.head_dim)
         x = self._embedded(patches, grids)
         x = x if plan.order is None else x[mx.array(plan.order)]
@@ -149,7 +155,8 @@ class PackedVit(nn.Module):
             if number in spec.taps:
                 taps.append(x if back is None else x[back])
         x = x if back is None else x[back]
-        return Encoded(self.post_norm(x) if spec.post_norm else x, tuple(taps))
+        x = self.post_norm(x) if spec.post_norm else x
+        return Encoded(_averaged(x, grids) if spec.averaged else x, tuple(taps))
 
     def _embedded(self, patches: mx.array, grids: Sequence[Grid]) -> mx.array:
         """(N, D), in the order of the patches."""
@@ -166,4 +173,21 @@ class PackedVit(nn.Module):
         sampled = (over_rows @ table).reshape(h, side, -1)
         order = in_blocks(np.arange(h * w, dtype=np.int32).reshape(h, w), self._spec.merge)
         flat = (over_columns @ sampled).reshape(h * w, -1)[mx.array(order)]
-        return mx.tile(flat, (steps, 1)) if steps > 1 else flat
+        if steps == 1:
+            return flat
+        times = self._sinusoids(steps)[:, None] if self._spec.averaged else mx.zeros((steps, 1, 1))
+        return (flat + times).reshape(-1, flat.shape[-1])
+
+    def _sinusoids(self, steps: int) -> mx.array:
+        """(steps, D): sines, then cosines, of each number at the frequencies of Vaswani et al. 2017."""
+        dims = self._spec.hidden
+        angles = np.outer(np.arange(steps), 10_000.0 ** -(np.arange(0, dims, 2) / dims))
+        return mx.array(np.hstack([np.sin(angles), np.cos(angles)]).astype(np.float32))
+
+
+def _averaged(x: mx.array, grids: Sequence[Grid]) -> mx.array:
+    """The mean over time of the rows (sum of t * h * w, D) of each grid: (sum of h * w, D)"""
+    if all(steps == 1 for steps, _, _ in grids):
+        return x
+    parts = (x[part].reshape(grid[0], -1, x.shape[-1]) for part, grid in zip(split(grids), grids, strict=True))
+    return mx.concatenate([part.astype(mx.float32).mean(axis=0).astype(x.dtype) for part in parts])
