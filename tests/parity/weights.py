@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float32]
+_PLAIN = ("vision", "visual", "linear_attn")  # parts of models whose norms never add a 1: towers, states
 
 
 def noise(name: str, shape: Sequence[int], seed: int) -> Array:
@@ -25,15 +26,15 @@ def noise(name: str, shape: Sequence[int], seed: int) -> Array:
 
 
 def tensor(name: str, shape: Sequence[int], seed: int, *, norm_offset: bool = False) -> Array:
-    """The values of one tensor. `norm_offset`: norms multiply by 1 + w, other than those of a vision tower."""
+    """The values of one tensor. `norm_offset`: norms multiply by 1 + w, but for some (`_PLAIN`)."""
     values = noise(name, shape, seed)
     if "running_var" in name:
         return 0.5 + np.abs(values)
     if re.search(r"(in|out)put_(min|max)$", name):  # of layers whose numbers are cut to bounds
-        return (np.abs(values) * 0.2 + 1) * np.float32(-1 if name.endswith("min") else 1)
+        return np.asarray((1 + 0.2 * np.abs(values)) * (-1 if name.endswith("min") else 1), np.float32)
     if len(shape) <= 1:
         is_norm = name.endswith("weight") and "bias" not in name
-        around = 0.0 if not is_norm or (norm_offset and "vision" not in name) else 1.0
+        around = 0.0 if not is_norm or (norm_offset and not any(part in name for part in _PLAIN)) else 1.0
         return around + np.float32(0.1) * values
     return values / np.float32(np.sqrt(fan_in(shape)))
 
