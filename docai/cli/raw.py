@@ -13,7 +13,7 @@ from docai.errors import DocaiError, ExitCode, UsageError
 from docai.render.document import open_document
 from docai.render.inputs import InputFile, expand
 from docai.tasks.options import OcrOptions, OutputOptions
-from docai.tasks.raw import raw_pages
+from docai.tasks.raw import as_text, raw_pages
 
 
 def run_raw(inputs: Sequence[str], options: OcrOptions, output: OutputOptions, *, quiet: bool, verbose: int) -> int:
@@ -49,14 +49,14 @@ def _check_place(place: str, *, many: bool) -> None:
 
 
 def _answers(file: InputFile, options: OcrOptions, reporter: Reporter) -> str:
-    """The answers about a file's pages, a form feed between them."""
+    """The answers about a file's pages."""
     pages = []
     with open_document(file, password=options.password, limits=options.limits) as source:
         for index, answer in raw_pages(source, options):
             if answer.finish_reason != "stop":
                 reporter.warn(f"{source.name}, page {index + 1}: the answer does not end: {answer.finish_reason}")
             pages.append(answer.text)
-    return "\n\f\n".join(pages) + "\n"
+    return as_text(pages)
 
 
 def _told(text: str, output: OutputOptions) -> None:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from docai.vlm.model import Model
     from docai.vlm.ticket import Ticket
 
+_WAITING = 1 << 16  # questions that may wait for an engine: pages of two groups, however many regions they have
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
@@ -48,7 +50,14 @@ class Asker(Protocol):
     together: int
 
     def ask(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
-        """The answers as they come, each with the place of its question."""
+        """The answers as they come, each with the place of its question.
+
+        Who can answer while nobody waits begins with the call, the others when the first answer is taken.
+        """
+        ...
+
+    def stop(self) -> None:
+        """From another thread: nobody waits for answers any more. It is asked nothing afterwards."""
         ...
 
 
@@ -64,12 +73,23 @@ class OneByOne:
         folder = Path(model.name)
         self.name, self.family = folder.name if folder.is_dir() else model.name, model.family.name
         self._model, self._options = model, options
+        self._stopped = False
+
+    def stop(self) -> None:
+        """What is being answered goes on; no other question is asked."""
+        self._stopped = True
+
+    def _check(self) -> None:
+        """Raise InputError where nobody waits any more."""
+        if self._stopped:
+            raise InputError("asking about it was given up")
 
     def ask(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
         """The answers, largest picture first."""
         from docai.vlm.model import as_messages
 
         for place in by_size(questions):
+            self._check()
             asked = questions[place]
             options = self._bounded(asked)
             messages = as_messages(asked.prompt, len(asked.pictures))
@@ -89,26 +109,42 @@ class Together(OneByOne):
 
     def __init__(self, model: Model, options: GenerationOptions) -> None:
         from docai.vlm.engine import Engine
+        from docai.vlm.scheduler import EngineLimits
 
         super().__init__(model, options)
-        self._engine = Engine(model.runtime)
+        self._engine = Engine(model.runtime, limits=EngineLimits(waiting=_WAITING))
+        self._tickets: list[Ticket] = []  # of answers that nobody has taken yet
+
+    def stop(self) -> None:
+        """All that is being answered ends."""
+        super().stop()
+        for ticket in list(self._tickets):
+            ticket.cancel()
 
     def ask(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
-        tickets: list[tuple[int, Ticket]] = []
-        for place in by_size(questions):
-            try:
-                tickets.append((place, self._submitted(questions[place])))
-            except InputError as error:
-                yield place, error
-        for place, ticket in tickets:
-            yield place, ticket.whole()
+        self._check()
+        return self._answers([(place, self._submitted(questions[place])) for place in by_size(questions)])
 
-    def _submitted(self, asked: Question) -> Ticket:
+    def _answers(self, asked: Sequence[tuple[int, Ticket | InputError]]) -> Iterator[tuple[int, Answer]]:
+        try:
+            for place, one in asked:
+                answer = one if isinstance(one, InputError) else one.whole()
+                self._check()
+                yield place, answer
+        finally:
+            taken = {id(one) for _, one in asked}
+            self._tickets = [ticket for ticket in self._tickets if id(ticket) not in taken]
+
+    def _submitted(self, asked: Question) -> Ticket | InputError:
         from docai.vlm.model import as_messages
 
         messages = as_messages(asked.prompt, len(asked.pictures))
-        request = self._model.request(messages, asked.pictures, self._bounded(asked))
-        return self._engine.submit(request)
+        try:
+            request = self._model.request(messages, asked.pictures, self._bounded(asked))
+            self._tickets.append(self._engine.submit(request))
+        except InputError as error:
+            return error
+        return self._tickets[-1]
 
 
 class InStep(OneByOne):
@@ -122,6 +158,7 @@ class InStep(OneByOne):
 
     def ask(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
         for places in alike(questions, self.together):
+            self._check()
             asked = questions[places[0]]
             try:
                 pictures = [questions[place].pixels for place in places]

@@ -17,6 +17,7 @@ from docai.render.inputs import InputFile, Kind, check_kind
 from docai.render.worker import Forgotten, new_number, shared_worker
 from docai.types import Box, Font, Glyphs, Limits, Link, OutlineItem, Page, PageContent, Rule
 
+_PATIENCE = 0.3  # seconds that a call may go on which nobody waits for: a fresh process costs about as much
 _GLYPH_COLUMNS = ("codepoints", "boxes", "sizes", "fonts", "angles", "flags")
 
 
@@ -83,6 +84,7 @@ class Source:
         self.kind = kind or check_kind(head, self.name)
         self._worker, self._number = shared_worker(), new_number()
         self._generation = -1
+        self.interrupted = False
         self._last_read = -2  # no page: none comes right behind it
         described = self._open()
         self.page_count = int(described["page_count"])
@@ -103,6 +105,14 @@ class Source:
         """Let the decoding process forget the document."""
         self._worker.forget(self._number, self._generation, seconds=self._limits.page_seconds)
         self._generation = -1
+
+    def interrupt(self) -> None:
+        """Nobody wants anything of this document any more: end what another thread has it do, and refuse what follows.
+
+        It waits a moment. The other thread gets an InputError.
+        """
+        self.interrupted = True
+        self._worker.interrupt(self._number, patience=_PATIENCE)
 
     def read_bytes(self) -> bytes:
         """The file as it is. Raises InputError."""
@@ -201,6 +211,8 @@ class Source:
         self, request: dict[str, Any], parts: wire.Parts, seconds: float | None, place: str
     ) -> tuple[dict[str, Any], list[memoryview]]:
         """Ask the decoding process, which may have to open the document again. `place` is named in errors."""
+        if self.interrupted:
+            raise InputError(f"{self.name}: reading it was given up")
         if self._generation != self._worker.generation:
             self._open()
         request = {**request, "document": self._number}

@@ -48,6 +48,8 @@ class Worker:
         self._process: subprocess.Popen[bytes] | None = None
         self._ahead: _Ahead | None = None
         self._calls = 0
+        self._calm = threading.Condition()  # for what is worked on
+        self._document: int | None = None  # the one that a call is about
         self.generation = 0  # changes whenever a new process starts
 
     @property
@@ -61,7 +63,7 @@ class Worker:
         Raises the error that the process reports, LimitExceeded where `seconds` pass, InputError where it crashes,
         Forgotten where it does not know the document.
         """
-        with self._lock:
+        with self._lock, self._working(request.get("document")):
             ahead = self._ahead
             if ahead is not None and ahead.request == request:
                 self._ahead = None
@@ -73,6 +75,29 @@ class Worker:
                     wire.send(sending, request, parts, deadline)
                     header, out = wire.receive(receiving, deadline)
         return _checked(header), out
+
+    @contextlib.contextmanager
+    def _working(self, document: int | None) -> Iterator[None]:
+        """Say which document a call is about. Calls within calls are about the same one."""
+        with self._calm:
+            before, self._document = self._document, document
+        try:
+            yield
+        finally:
+            with self._calm:
+                self._document = before
+                self._calm.notify_all()
+
+    def interrupt(self, document: int, *, patience: float) -> None:
+        """Kill the process where a call of another thread about a document takes more than `patience` seconds yet.
+
+        That call raises InputError; the next one has a fresh process. No call about another document is hit.
+        """
+        with self._calm:
+            calm = self._calm.wait_for(lambda: self._document != document, patience)
+            process = self._process
+            if not calm and process is not None:
+                process.kill()
 
     def call_ahead(self, request: dict[str, Any], *, seconds: float) -> None:
         """Send a request that is likely to be called next, so that it is worked on meanwhile. Tells of no trouble."""

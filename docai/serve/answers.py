@@ -60,7 +60,7 @@ def options_of(said: Mapping[str, Any]) -> GenerationOptions:
 async def conversation(request: Request, messages: Sequence[Message]) -> Conversation:
     """Messages with the pictures that they name."""
     desk = desk_of(request)
-    return await desk.by_hand(Reader(desk.media, desk.options, owner_of(request)).read, messages)
+    return await desk.got(Reader(desk.media, desk.options, owner_of(request)).read, messages)
 
 
 def question_of(
@@ -148,24 +148,31 @@ class Answers:
 
 
 @contextlib.asynccontextmanager
-async def answering(
-    request: Request, model: str | None, question: Question, count: int = 1, several: Sequence[Question] = ()
-) -> AsyncIterator[Answers]:
-    """The answers to a question, `count` of them, or one to each of `several`."""
+async def using(request: Request, model: str | None, question: Question, places: int = 1) -> AsyncIterator[Offered]:
+    """The model that a question is for, in use; the question's pictures are let go of in the end. Raises ApiError."""
     desk = desk_of(request)
     try:
-        async with desk.models.use(model) as offered:
-            tickets: list[Ticket] = []
-            answers = Answers(desk, offered, tickets)
-            try:
-                for asked in several or [_seeded(question, number) for number in range(count)]:
-                    tickets.append(await desk.models.ask(offered, asked))  # noqa: PERF401 - to be cancelled, if one fails
-                desk.metrics.count("images_total", len(question.media))
-                yield answers
-            finally:
-                answers.cancel()
+        async with desk.models.use(model, places) as offered:
+            yield offered
     finally:
         await desk.by_hand(question.close)
+
+
+@contextlib.asynccontextmanager
+async def answering(
+    request: Request, offered: Offered, question: Question, count: int = 1, several: Sequence[Question] = ()
+) -> AsyncIterator[Answers]:
+    """The answers of a model that is in use to a question, `count` of them, or one to each of `several`."""
+    desk = desk_of(request)
+    tickets: list[Ticket] = []
+    answers = Answers(desk, offered, tickets)
+    try:
+        for asked in several or [_seeded(question, number) for number in range(count)]:
+            tickets.append(await desk.models.ask(offered, asked))  # noqa: PERF401 - to be cancelled, if one fails
+        desk.metrics.count("images_total", len(question.media))
+        yield answers
+    finally:
+        answers.cancel()
 
 
 def _seeded(question: Question, number: int) -> Question:

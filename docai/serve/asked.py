@@ -27,7 +27,7 @@ OURS = frozenset(
     {
         "max_bytes", "max_pages", "max_pixels", "page_seconds", "max_video_seconds", "max_decoded_frames",
         "threads", "batch", "layout", "dtype", "revision", "offline", "feature_cache", "json_schema", "kv_bits",
-        "kv_window", "prefill_step", "multi_page",
+        "kv_window", "prefill_step",
     }
 )  # fmt: skip
 
@@ -100,17 +100,17 @@ async def content_of(request: Request, document: Any, file: Content | None) -> C
     desk, owner = desk_of(request), owner_of(request)
     place = "document"
     if isinstance(document, str):
-        return await desk.by_hand(desk.media.get, document, place)
+        return await desk.got(desk.media.get, document, place)
     if not isinstance(document, Mapping):
         raise ApiError(422, "document: expected an address, an object that names one, or a form", param=place)
     number = document.get("file_id")
     if isinstance(number, str):
-        return await desk.by_hand(desk.media.file, number, owner, place)
+        return await desk.got(desk.media.file, number, owner, place)
     for name in ("document_url", "image_url", "url"):
         given = document.get(name)
         url = given.get("url") if isinstance(given, Mapping) else given
         if isinstance(url, str):
-            content = await desk.by_hand(desk.media.get, url, f"{place}.{name}")
+            content = await desk.got(desk.media.get, url, f"{place}.{name}")
             called = document.get("document_name")
             return Content(called[:200], content.data) if isinstance(called, str) and called else content
     raise ApiError(422, "document: expected document_url, image_url or file_id", param=place)

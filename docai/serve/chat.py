@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from docai.serve.answers import (
     question_of,
     sampling_of,
     usage_of,
+    using,
 )
 from docai.serve.desk import desk_of, while_there
 from docai.serve.errors import ApiError, reply
@@ -164,9 +165,9 @@ class _Chat:
 
     async def whole(self, request: Request, question: Question) -> Response:
         """All answers in one."""
-        async with desk_of(request).models.use(self._asked.model):
+        async with using(request, self._asked.model, question, self._asked.n) as offered:
             question = settled(request, self._asked, question)
-            async with answering(request, self._asked.model, question, self._asked.n) as answers:
+            async with answering(request, offered, question, self._asked.n) as answers:
                 wholes = await answers.whole()
                 more = [await beside(answers, question, whole) for whole in wholes]
                 manner = manner_in(self._asked, answers)
@@ -197,9 +198,9 @@ class _Chat:
 
     async def streamed(self, request: Request, question: Question) -> AsyncGenerator[bytes]:
         """Events of the answers as they come."""
-        async with desk_of(request).models.use(self._asked.model):
+        async with using(request, self._asked.model, question, self._asked.n) as offered:
             question = settled(request, self._asked, question)
-            async with answering(request, self._asked.model, question, self._asked.n) as answers:
+            async with answering(request, offered, question, self._asked.n) as answers:
                 wholes: list[Generation] = []
                 shapes = [_Deltas(index, manner_in(self._asked, answers)) for index in range(self._asked.n)]
                 for index in range(self._asked.n):
@@ -302,8 +303,16 @@ class _Completion:
         self._asked, self._prompts = asked, prompts
         self._head = {"id": f"cmpl-{secrets.token_hex(12)}", "object": "text_completion", "created": int(time.time())}
 
+    @contextlib.asynccontextmanager
+    async def _answering(self, request: Request, questions: Sequence[Question]) -> AsyncIterator[Answers]:
+        async with (
+            using(request, self._asked.model, questions[0], len(questions)) as offered,
+            answering(request, offered, questions[0], several=questions) as answers,
+        ):
+            yield answers
+
     async def whole(self, request: Request, questions: Sequence[Question]) -> Response:
-        async with answering(request, self._asked.model, questions[0], several=questions) as answers:
+        async with self._answering(request, questions) as answers:
             wholes = await answers.whole()
             choices = [self._choice(index, whole.text, whole) for index, whole in enumerate(wholes)]
             usage = _usage(wholes, self._asked.n)
@@ -312,7 +321,7 @@ class _Completion:
 
     async def streamed(self, request: Request, questions: Sequence[Question]) -> AsyncGenerator[bytes]:
         wanted = self._asked.stream_options is not None and self._asked.stream_options.include_usage
-        async with answering(request, self._asked.model, questions[0], several=questions) as answers:
+        async with self._answering(request, questions) as answers:
             wholes: list[Generation] = []
             head = {**self._head, "model": answers.offered.name}
             for index in range(len(questions) if self._asked.echo else 0):

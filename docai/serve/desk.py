@@ -19,7 +19,9 @@ from docai.serve.store import Store
 
 T = TypeVar("T")
 
-_HANDS = 16  # threads that wait for files, addresses and decoders
+_HANDS = 16  # threads that wait for files and decoders
+_ERRANDS = 16  # threads that get what requests name, from other hosts too, which may be slow
+_ASKERS = 16  # threads of tasks that ask a model one thing after the other
 
 
 class Bells:
@@ -52,6 +54,8 @@ class Desk:
         self.sight = Lane("pages that a model reads", options)
         self.compute = Lane("models", options)
         self.hands = ThreadPoolExecutor(_HANDS, "docai-hand")
+        self.errands = ThreadPoolExecutor(_ERRANDS, "docai-errand")
+        self.askers = ThreadPoolExecutor(_ASKERS, "docai-asker")
         self.store = Store(options.folder, options.keep_jobs_s, options.max_stored)
         self.media = Media(options, self.store)
         self.models = Models(options, self.compute, self.hands)
@@ -60,8 +64,16 @@ class Desk:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def by_hand(self, work: Callable[..., T], *arguments: Any) -> T:
-        """The result of something that waits more than it computes, on another thread."""
+        """The result of something that waits more than it computes, and not for long, on another thread."""
         return await asyncio.get_running_loop().run_in_executor(self.hands, work, *arguments)
+
+    async def got(self, work: Callable[..., T], *arguments: Any) -> T:
+        """The same for what requests name: slow hosts keep only those waiting that fetch something, too."""
+        return await asyncio.get_running_loop().run_in_executor(self.errands, work, *arguments)
+
+    async def told(self, work: Callable[..., T], *arguments: Any) -> T:
+        """The same for a task that asks a model one thing after the other."""
+        return await asyncio.get_running_loop().run_in_executor(self.askers, work, *arguments)
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Have something done beside all requests."""
@@ -96,7 +108,8 @@ class Desk:
         loop = asyncio.get_running_loop()
         for lane in self.lanes:
             await loop.run_in_executor(None, lane.close)
-        self.hands.shutdown(wait=True, cancel_futures=True)
+        for pool in (self.errands, self.askers, self.hands):
+            pool.shutdown(wait=True, cancel_futures=True)
         self.store.close()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 from fastapi import APIRouter, Request
@@ -13,13 +13,15 @@ from starlette.responses import Response
 
 from docai.errors import DocaiError
 from docai.export.formats import FORMATS, format_of
+from docai.layout.detector import EMBEDDED
 from docai.render.inputs import InputFile
+from docai.serve.among import among, told
 from docai.serve.asked import body_of, content_of, described, limits_of, model_for, options_for
 from docai.serve.desk import Desk, desk_of, owner_of, while_there
-from docai.serve.errors import ApiError, busy, reply, translated
+from docai.serve.errors import ApiError, reply, translated
 from docai.serve.media import Content
-from docai.serve.models import Offered
-from docai.serve.pages import check_engine, document, exported, opened
+from docai.serve.models import name_of
+from docai.serve.pages import check_engine, detector_of, document, exported, opened, watched
 from docai.serve.route import Route
 from docai.tasks.options import (
     CaptionOptions,
@@ -29,19 +31,19 @@ from docai.tasks.options import (
     ParseOptions,
     PictureOptions,
 )
+from docai.tasks.raw import RAW
+from docai.types import Status
 from docai.vlm.request import GenerationOptions
 
 if TYPE_CHECKING:
     from docai.render.document import Source
     from docai.tasks.ocr import Layout
-    from docai.vlm.ticket import Ticket
-
-T = TypeVar("T")
+    from docai.vlm.request import Generation
 
 router = APIRouter(route_class=Route, tags=["documents"])
 
 _DOCUMENT: dict[str, Any] = {"document": (Any, None)}
-Format = Literal[tuple(FORMATS)]  # type: ignore[valid-type]
+Format = Literal[(*FORMATS, RAW)]  # type: ignore[valid-type]
 ParseRequest = model_for(
     "ParseRequest",
     ParseOptions,
@@ -51,16 +53,24 @@ ParseRequest = model_for(
     furniture=(Literal["drop", "keep"], "drop"),
     **_DOCUMENT,
 )
+_OF_OCR = ("multi_page", "crop_to_patches")
 DetectRequest = model_for("DetectRequest", DetectOptions, **_DOCUMENT)
 
 CaptionRequest = model_for(
-    "CaptionRequest", CaptionOptions, PictureOptions, GenerationOptions, model=(str | None, None), **_DOCUMENT
+    "CaptionRequest",
+    CaptionOptions,
+    PictureOptions,
+    GenerationOptions,
+    leave=_OF_OCR,
+    model=(str | None, None),
+    **_DOCUMENT,
 )
 GroundRequest = model_for(
     "GroundRequest",
     GroundOptions,
     PictureOptions,
     GenerationOptions,
+    leave=_OF_OCR,
     model=(str | None, None),
     phrases=(str | list[str], []),
     **_DOCUMENT,
@@ -71,21 +81,30 @@ GroundRequest = model_for(
 async def parse(request: Request) -> Response:
     """A document in any format: `format` is one of those of `docai parse`."""
     asked, file = await body_of(request, ParseRequest)
+    desk = desk_of(request)
+    options, layout = parse_options(asked, desk)
+    if asked.format == RAW and asked.layout is not None:
+        raise ApiError(400, "format: raw is the answer about whole pages; leave layout out", param="layout")
     content = await while_there(request, content_of(request, asked.document, file))
-    options, layout = parse_options(asked, desk_of(request))
-    return await while_there(request, _parsed(desk_of(request), content, asked, options, layout))
+    if asked.format == RAW:
+        return await while_there(request, _raw(desk, content, options, owner_of(request)))
+    return await while_there(request, _parsed(desk, content, asked, options, layout))
 
 
 def parse_options(asked: Any, desk: Desk) -> tuple[OcrOptions, Layout | None]:
     """How a document is to be read, and the layout that came with the request. Raises ApiError."""
-    from docai.layout.detector import EMBEDDED
     from docai.tasks.ocr import layout_from
 
     chosen = options_for(ParseOptions, asked, **limits_of(desk.options))
     check_engine(desk, chosen.model)
-    options = options_for(OcrOptions, asked, **limits_of(desk.options), layout=EMBEDDED)
     given = asked.layout
-    if given in (None, "auto", EMBEDDED):
+    named = given in (None, "auto") or (isinstance(given, str) and _names_detector(given))
+    if asked.multi_page and given is not None:
+        raise ApiError(400, "multi_page: reads whole pages; leave layout out", param="layout")
+    detector = detector_of(desk, None if given == "auto" else given, "layout") if named else EMBEDDED
+    layout = None if asked.multi_page else detector
+    options = options_for(OcrOptions, asked, **limits_of(desk.options), layout=layout)
+    if named:
         return options, None
     try:
         return options, layout_from(given.encode() if isinstance(given, str) else orjson.dumps(given))
@@ -95,10 +114,35 @@ def parse_options(asked: Any, desk: Desk) -> tuple[OcrOptions, Layout | None]:
         raise told from error
 
 
+def _names_detector(given: str) -> bool:
+    """Whether a text is a name, and not JSON."""
+    return given.strip()[:1] not in ("{", "[", "")
+
+
 async def _parsed(desk: Desk, content: Content, asked: Any, options: OcrOptions, layout: Layout | None) -> Response:
     read, source = await document(desk, content, options, layout)
     data = await exported(desk, read, asked.format, source, images=asked.images, furniture=asked.furniture)
     return in_format(data, asked.format, read.outcome.status.value)
+
+
+async def _raw(desk: Desk, content: Content, options: OcrOptions, owner: str) -> Response:
+    """What a model writes about pages, word for word: `format: raw`. Raises ApiError for an engine."""
+    from docai.tasks.raw import as_text, raw_pages
+
+    if options.engine:
+        raise ApiError(400, f"format: raw is what a model writes; {options.model} is an engine", param="format")
+
+    def answers(model: Any, source: Source) -> list[Generation]:
+        return [answer for _, answer in raw_pages(source, options, model)]
+
+    async with (
+        desk.models.use(options.model) as offered,
+        opened(desk, content, options.password) as source,
+    ):
+        with among(offered, owner, 1) as asked:
+            found = await told(desk, offered, asked, partial(answers, asked, source))
+    status = Status.OK if all(answer.finish_reason == "stop" for answer in found) else Status.DEGRADED
+    return in_format(as_text(answer.text for answer in found), "text", status.value)
 
 
 def in_format(data: str | bytes, name: str, status: str) -> Response:
@@ -113,36 +157,42 @@ async def detect(request: Request) -> Response:
     """The regions of pages: what `docai detect` prints, as a list."""
     asked, file = await body_of(request, DetectRequest)
     desk = desk_of(request)
-    if asked.model != "embedded":
-        raise ApiError(404, "there is no detector but embedded on this server", code="model_not_found", param="model")
+    options = options_for(DetectOptions, asked, **limits_of(desk.options), model=detector_of(desk, asked.model))
     content = await while_there(request, content_of(request, asked.document, file))
-    options = options_for(DetectOptions, asked, **limits_of(desk.options))
     return await while_there(request, _detected(desk, content, options))
 
 
 async def _detected(desk: Desk, content: Content, options: DetectOptions) -> Response:
+    from docai.tasks.detect import finder_for
     from docai.tasks.ocr import chosen_pages
 
-    desk.pages.check()
     pages: list[dict[str, Any]] = []
     errors: list[dict[str, Any]] = []
-    async with opened(desk, content, options.password) as source:
-        for index in chosen_pages(source, options):
-            one = replace(options, pages=str(index + 1))
-            found, failed = await desk.pages.do(partial(_regions, source, one), bounded=False)
-            pages += found
-            errors += ({"page": index + 1, "message": message} for message in failed)
+    with desk.pages.room.held():
+        async with opened(desk, content, options.password) as source:
+            indices = chosen_pages(source, options)
+            finder = await desk.pages.do(partial(finder_for, options))
+            for start in range(0, len(indices), finder.detector.batch):
+                some = indices[start : start + finder.detector.batch]
+                found, failed = await watched(desk, desk.pages, source, partial(_regions, source, options, some))
+                pages += found
+                errors += failed
     desk.metrics.count("regions_total", sum(len(page["detections"]) for page in pages))
     return reply({"object": "list", "data": pages, "errors": errors})
 
 
-def _regions(source: Source, options: DetectOptions) -> tuple[list[dict[str, Any]], list[str]]:
+def _regions(
+    source: Source, options: DetectOptions, indices: Sequence[int]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     from docai.layout.detections import detections_json
     from docai.tasks.detect import detect_pages
 
+    some = replace(options, pages=",".join(str(index + 1) for index in indices))
     errors: list[str] = []
-    found = list(detect_pages(source, options, on_error=lambda error: errors.append(str(error))))
-    return [orjson.loads(detections_json(page)) for page in found], errors
+    found = list(detect_pages(source, some, on_error=lambda error: errors.append(str(error))))
+    missing = {index + 1 for index in indices} - {page.page.index + 1 for page in found}
+    told = [{"page": page, "message": message} for page, message in zip(sorted(missing), errors, strict=False)]
+    return [orjson.loads(detections_json(replace(page, model=name_of(page.model)))) for page in found], told
 
 
 # --- with a model
@@ -156,10 +206,10 @@ async def caption(request: Request) -> Response:
     asked, file = await body_of(request, CaptionRequest)
     what = options_for(CaptionOptions, asked)
 
-    def told(model: Any, seen: InputFile, pictures: PictureOptions, options: GenerationOptions) -> list[Any]:
+    def ask(model: Any, seen: InputFile, pictures: PictureOptions, options: GenerationOptions) -> list[Any]:
         return [one.as_json(model.name) for one in captions(model, seen, what, pictures, options)]
 
-    return reply({"object": "list", "data": await _seen(request, asked, file, told)})
+    return reply({"object": "list", "data": await _seen(request, asked, file, ask)})
 
 
 @router.post("/v1/ground", openapi_extra=described(GroundRequest))
@@ -171,16 +221,16 @@ async def ground(request: Request) -> Response:
     what = options_for(GroundOptions, asked)
     phrases = [asked.phrases] if isinstance(asked.phrases, str) else asked.phrases
 
-    def told(model: Any, seen: InputFile, pictures: PictureOptions, options: GenerationOptions) -> list[Any]:
+    def ask(model: Any, seen: InputFile, pictures: PictureOptions, options: GenerationOptions) -> list[Any]:
         return [one.as_json(model.name) for one in grounded(model, seen, phrases, what, pictures, options)]
 
-    return reply({"object": "list", "data": await _seen(request, asked, file, told)})
+    return reply({"object": "list", "data": await _seen(request, asked, file, ask)})
 
 
 Told = Callable[[Any, InputFile, PictureOptions, GenerationOptions], list[Any]]
 
 
-async def _seen(request: Request, asked: Any, file: Content | None, told: Told) -> list[Any]:
+async def _seen(request: Request, asked: Any, file: Content | None, ask: Told) -> list[Any]:
     """What a model says of the pictures of a request."""
     desk = desk_of(request)
     desk.models.find(asked.model)
@@ -191,58 +241,19 @@ async def _seen(request: Request, asked: Any, file: Content | None, told: Told) 
 
     async def run() -> list[Any]:
         async with desk.models.use(asked.model) as offered:
-            await _check_count(desk, content, pictures)
-            if offered.engine is None:
-                model = offered.model
-                return await desk.compute.do(lambda: told(model, seen, pictures, options))
-            among = _Among(desk, offered, owner_of(request))
-            try:
-                return await desk.by_hand(told, among, seen, pictures, options)
-            finally:
-                among.stop()
+            count = await _page_count(desk, content, pictures)
+            with among(offered, owner_of(request), count) as model:
+                return list(await told(desk, offered, model, partial(ask, model, seen, pictures, options)))
 
     return await while_there(request, run())
 
 
-async def _check_count(desk: Desk, content: Content, options: PictureOptions) -> None:
+async def _page_count(desk: Desk, content: Content, options: PictureOptions) -> int:
+    """How many pages are looked at. Raises ApiError 413 for more than are allowed."""
+    from docai.tasks.options import parse_pages
+
     async with opened(desk, content, options.password) as source:
-        from docai.tasks.options import parse_pages
-
-        pages: Sequence[int] = range(source.page_count)
-        if options.pages is not None:
-            pages = parse_pages(options.pages, source.page_count)
-        if len(pages) > desk.options.max_images:
-            most = desk.options.max_images
-            raise ApiError(413, f"{len(pages)} pages are more than the {most} images allowed (--max-images)")
-
-
-class _Among:
-    """A model for tasks that ask it one thing after the other; its answers come from the engine, among all others."""
-
-    def __init__(self, desk: Desk, offered: Offered, client: str) -> None:
-        assert offered.model is not None
-        assert offered.engine is not None
-        self.name, self.family, self.sees = offered.name, offered.model.family, offered.model.sees
-        self._desk, self._model, self._engine, self._client = desk, offered.model, offered.engine, client
-        self._tickets: list[Ticket] = []
-        self._stopped = False
-
-    @property
-    def at_once(self) -> int:
-        """How many questions are best asked before the first answer is there."""
-        return min(self._engine.rows, self._desk.options.max_queue_depth)
-
-    def answer(self, messages: Any, images: Any, options: GenerationOptions, **how: Any) -> Ticket:
-        """As a model's own."""
-        if self._stopped or self._engine.waiting >= self._desk.options.max_queue_depth:
-            raise busy("too many requests are waiting for this model")
-        request = self._model.request(messages, images, options, **how)
-        ticket = self._engine.submit(request, client=self._client, tenant=(self._client, ""))
-        self._tickets.append(ticket)
-        return ticket
-
-    def stop(self) -> None:
-        """Nobody waits any more."""
-        self._stopped = True
-        for ticket in self._tickets:
-            ticket.cancel()
+        count = source.page_count if options.pages is None else len(parse_pages(options.pages, source.page_count))
+    if count > desk.options.max_images:
+        raise ApiError(413, f"{count} pages are more than the {desk.options.max_images} images allowed (--max-images)")
+    return count

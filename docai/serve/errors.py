@@ -77,7 +77,7 @@ def translated(error: DocaiError) -> ApiError:
         case InputError():
             return ApiError(422, str(error), code="unreadable_input")
         case DependencyMissing():
-            return ApiError(503, str(error), code="not_installed")
+            return ApiError(422, str(error), code="not_installed")
         case _:
             return ApiError(500, str(error), code="internal")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -47,15 +47,24 @@ class Runner:
         self._desk = desk
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._waiting: list[str] = []
+        self._coming = 0  # that are being taken in
 
     def resume(self) -> None:
         """Go on with what an earlier server has left."""
         self._waiting = [job.id for job in self._desk.store.unfinished()]
         self._next()
 
-    @property
-    def waiting(self) -> int:
-        return len(self._waiting)
+    @contextlib.contextmanager
+    def coming(self) -> Iterator[None]:
+        """A place for one more, before anything is done for it. Raises ApiError 503 where too many wait."""
+        held = len(self._tasks) + len(self._waiting) + self._coming
+        if held >= _AT_ONCE + self._desk.options.max_queue_depth:
+            raise busy(f"{held} jobs are under way or waiting already")
+        self._coming += 1
+        try:
+            yield
+        finally:
+            self._coming -= 1
 
     def add(self, job: Job) -> None:
         """Do a job when it is its turn."""
@@ -105,7 +114,7 @@ class Runner:
         desk = self._desk
         options, layout = await desk.by_hand(settled, desk, job)
         content = await desk.by_hand(content_in, desk, job)
-        async with opened(desk, content, options.password) as source, reading(desk, options) as reads:
+        async with reading(desk, options, places=0) as reads, opened(desk, content, options.password) as source:
             indices = pages_of(source, options, layout)
             done = {page["index"] for page in await desk.by_hand(desk.store.pages, job.id)}
             await desk.by_hand(desk.store.begin, job.id, _head(source, options), len(indices))
@@ -175,13 +184,12 @@ async def submit(request: Request) -> Response:
     """Have a document read: the fields are those of `/v1/parse`, but for the format, which the result is asked in."""
     asked, file = await body_of(request, JobRequest)
     desk, runner = desk_of(request), runner_of(request)
-    if runner.waiting >= desk.options.max_queue_depth:
-        raise busy(f"{runner.waiting} jobs are waiting already")
     parse_options(asked, desk)
-    content = await while_there(request, content_of(request, asked.document, file))
-    said = asked.model_dump(exclude={"document"}, exclude_defaults=True)
-    job = await desk.by_hand(desk.store.add_job, owner_of(request), content.name, said, content.data)
-    runner.add(job)
+    with runner.coming():
+        content = await while_there(request, content_of(request, asked.document, file))
+        said = asked.model_dump(exclude={"document"}, exclude_defaults=True)
+        job = await desk.by_hand(desk.store.add_job, owner_of(request), content.name, said, content.data)
+        runner.add(job)
     return reply(await desk.by_hand(described_job, desk, job), 202, {"location": f"/v1/jobs/{job.id}"})
 
 
@@ -272,7 +280,8 @@ async def _result(desk: Desk, job: Job, format: str, images: str, furniture: str
     if job.head is None:
         raise ApiError(409, "nothing of the document has been read", code="not_done")
     pages = await desk.by_hand(desk.store.pages, job.id)
-    read = await desk.pages.do(partial(_settled_pages, job.head, pages))
+    with desk.pages.room.held():
+        read = await desk.pages.do(partial(_settled_pages, job.head, pages))
     options, _ = await desk.by_hand(settled, desk, job)
     content = await desk.by_hand(content_in, desk, job)
     async with opened(desk, content, options.password) as source:

@@ -17,56 +17,61 @@ from typing import Any, TypeVar
 
 from docai.serve.errors import busy
 from docai.serve.options import ServeOptions
+from docai.serve.room import Room
 
 T = TypeVar("T")
 
 
 class _Item:
-    __slots__ = ("future", "loop", "number", "rank", "work")
+    __slots__ = ("future", "loop", "number", "rank", "stop", "work")
 
-    def __init__(self, rank: int, number: int, work: Callable[[], Any], loop: asyncio.AbstractEventLoop) -> None:
-        self.rank, self.number, self.work, self.loop = rank, number, work, loop
-        self.future: asyncio.Future[Any] = loop.create_future()
+    def __init__(self, rank: int, number: int, work: Callable[[], Any], stop: Callable[[], None] | None) -> None:
+        self.rank, self.number, self.work, self.stop = rank, number, work, stop
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
 
     def __lt__(self, other: _Item) -> bool:
         return (self.rank, self.number) < (other.rank, other.number)
 
 
 class Lane:
-    """Does what is asked of it in turn. What has a lower `rank` comes first."""
+    """Does what is asked of it in turn. What has a lower `rank` comes first.
+
+    `room` is for requests, each of which holds a place while its parts are done one by one: one runs, the others wait.
+    """
 
     def __init__(self, name: str, options: ServeOptions) -> None:
-        self.name, self._options = name, options
+        self.name = name
+        self.room = Room(f"requests are waiting for {name}", lambda: 1 + options.max_queue_depth)
         self._items: list[_Item] = []
+        self._current: _Item | None = None
         self._numbers = itertools.count()
         self._changed = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name=f"docai-{name}", daemon=True)
         self._started = False
-        self.running = False
 
     @property
     def waiting(self) -> int:
         return len(self._items)
 
     @property
+    def running(self) -> bool:
+        return self._current is not None
+
+    @property
     def broken(self) -> bool:
         """Whether its thread has ended before its time."""
         return self._started and not self._closing and not self._thread.is_alive()
 
-    def check(self) -> None:
-        """Raise ApiError 503 where no more may wait."""
-        if self.waiting >= self._options.max_queue_depth:
-            raise busy(f"{self.waiting} requests are waiting for {self.name} already")
+    async def do(self, work: Callable[[], T], *, rank: int = 0, stop: Callable[[], None] | None = None) -> T:
+        """The result of `work`. Whoever stops waiting takes it out of the queue.
 
-    async def do(self, work: Callable[[], T], *, rank: int = 0, bounded: bool = True) -> T:
-        """The result of `work`. Whoever stops waiting takes it out of the queue; what runs goes on to its end.
-
-        Raises ApiError 503 where too many wait, unless it is not `bounded`: a part of something that was let in.
+        What runs already goes on to its end, unless `stop` can have it end earlier; it is called while the work runs,
+        on the thread of whoever stops waiting, and must not wait for anything. Raises ApiError 503 where the lane is
+        closed.
         """
-        if bounded:
-            self.check()
-        item = _Item(rank, next(self._numbers), work, asyncio.get_running_loop())
+        item = _Item(rank, next(self._numbers), work, stop)
         with self._changed:
             if self._closing:
                 raise busy("the server is being stopped")
@@ -87,6 +92,8 @@ class Lane:
             if item in self._items:
                 self._items.remove(item)
                 heapq.heapify(self._items)
+            elif item is self._current and item.stop is not None:
+                item.stop()
 
     def close(self) -> None:
         """End the thread, once what runs is done; what waits is given up."""
@@ -103,12 +110,12 @@ class Lane:
         while (item := self._next()) is not None:
             result: Any = None
             error: BaseException | None = None
-            self.running = True
             try:
                 result = item.work()
             except BaseException as raised:  # noqa: BLE001 - whoever asked gets it
                 error = raised
-            self.running = False
+            with self._changed:
+                self._current = None
             _tell(item, result, error)
             del item, result, error
         _let_go()
@@ -117,7 +124,8 @@ class Lane:
         with self._changed:
             while not self._items and not self._closing:
                 self._changed.wait()
-            return None if self._closing else heapq.heappop(self._items)
+            self._current = None if self._closing else heapq.heappop(self._items)
+            return self._current
 
 
 def _tell(item: _Item, result: Any, error: BaseException | None) -> None:

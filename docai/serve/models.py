@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from docai.errors import DocaiError, LimitExceeded
-from docai.serve.errors import ApiError, busy, translated
+from docai.serve.errors import ApiError, busy
 from docai.serve.lane import Lane
 from docai.serve.options import ServeOptions
+from docai.serve.room import Room
 from docai.tasks.load import load
 from docai.vlm.request import Answering, Generation, GenerationOptions, Piece
 from docai.vlm.ticket import Outlet, Ticket
@@ -61,8 +62,9 @@ class Question:
 class Offered:
     """A model by name; `model` is there while it is loaded. `users` keep it from being let go of."""
 
-    def __init__(self, name: str, source: str) -> None:
+    def __init__(self, name: str, source: str, options: ServeOptions) -> None:
         self.name, self.source = name, source
+        self.room = Room("requests are waiting for this model", lambda: self.rows + options.max_queue_depth)
         self.created = int(time.time())
         self.model: Model | None = None
         self.engine: Engine | None = None
@@ -73,13 +75,18 @@ class Offered:
         self.lock = asyncio.Lock()
         self.loading: asyncio.Future[None] | None = None
 
+    @property
+    def rows(self) -> int:
+        """How many questions it answers at once."""
+        return 1 if self.engine is None else self.engine.rows
+
 
 class Models:
     """Models by name."""
 
     def __init__(self, options: ServeOptions, lane: Lane, hands: ThreadPoolExecutor) -> None:
         self._options, self._lane, self._hands = options, lane, hands
-        self.offered = {name_of(source): Offered(name_of(source), source) for source in options.model or ()}
+        self.offered = {name_of(source): Offered(name_of(source), source, options) for source in options.model or ()}
         self._room = asyncio.Lock()
 
     def find(self, name: str | None) -> Offered:
@@ -99,11 +106,14 @@ class Models:
         return found
 
     @contextlib.asynccontextmanager
-    async def use(self, name: str | None) -> AsyncIterator[Offered]:
-        """A model, loaded, that stays so meanwhile. Raises ApiError."""
+    async def use(self, name: str | None, places: int = 1) -> AsyncIterator[Offered]:
+        """A model, loaded, that stays so meanwhile.
+
+        `places`: how many answers are wanted of it; 0 is for what waits elsewhere. Raises ApiError, 503 where too many
+        wait already.
+        """
         offered = self.find(name)
-        if offered.users > 4 * self._options.max_queue_depth:
-            raise busy(f"{offered.users} requests are under way for this model already")
+        offered.room.take(places)
         offered.users += 1
         try:
             async with offered.lock:
@@ -115,6 +125,7 @@ class Models:
             yield offered
         finally:
             offered.users -= 1
+            offered.room.give(places)
             offered.used = time.monotonic()
 
     async def _loading(self, offered: Offered) -> None:
@@ -132,7 +143,7 @@ class Models:
                 model = await self._lane.do(partial(self._loaded, offered.source))
             except DocaiError as error:
                 LOG.error("%s: %s", offered.name, error)
-                raise translated(error) from error
+                raise ApiError(503, f"{offered.name} cannot be loaded: {error}", code="not_loaded") from error
             offered.engine = getattr(model, "engine", None)  # encoder-decoder models answer one by one, without
             model.name = offered.name  # where it lies is not for clients
             offered.model = model
@@ -165,7 +176,7 @@ class Models:
         if engine is not None:
             await asyncio.get_running_loop().run_in_executor(self._hands, engine.close)
         del engine
-        await self._lane.do(_collect, bounded=False)
+        await self._lane.do(_collect)
         LOG.info("%s: let go of", offered.name)
 
     @property
@@ -202,7 +213,7 @@ class Models:
         """Load the models that have room."""
         for name in list(self.offered)[: self._options.max_models]:
             with contextlib.suppress(ApiError):  # it is in the log, and whoever asks is told
-                async with self.use(name):
+                async with self.use(name, places=0):
                     pass
 
     async def close(self) -> None:
@@ -215,24 +226,18 @@ class Models:
     # --- asking
 
     async def ask(self, offered: Offered, question: Question) -> Ticket:
-        """The answer of a loaded model, as it comes. Raises ApiError or DocaiError."""
+        """The answer of a loaded model, which is held by `use`, as it comes. Raises ApiError or DocaiError."""
         started = time.perf_counter()
         if offered.engine is None:
             return self._alone(offered, question)
-        self._check(offered.engine)
         engine, loop = offered.engine, asyncio.get_running_loop()
         request = await loop.run_in_executor(self._hands, partial(self._prepared, offered, question))
-        self._check(engine)
         if not request.ids:
             raise ApiError(400, "the prompt is empty", code="invalid_value", param="prompt")
         try:
             return engine.submit(request, client=question.client, tenant=question.tenant, started=started)
         except LimitExceeded as error:
             raise ApiError(400, str(error), code="context_length_exceeded", param="messages") from None
-
-    def _check(self, engine: Engine) -> None:
-        if engine.waiting >= self._options.max_queue_depth:
-            raise busy(f"{engine.waiting} requests are waiting for this model already")
 
     @staticmethod
     def _prepared(offered: Offered, question: Question) -> Any:
@@ -256,7 +261,6 @@ class Models:
         """An answer of a model that gives one at a time. It comes as a whole."""
         model, outlet = offered.model, Outlet()
         assert model is not None
-        self._lane.check()
         alone = _Alone(model, question, outlet)
         task = asyncio.ensure_future(self._lane.do(alone.run))
 

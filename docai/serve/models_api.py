@@ -11,24 +11,24 @@ from docai.export.formats import FORMATS
 from docai.serve.desk import desk_of
 from docai.serve.errors import ApiError, reply
 from docai.serve.models import Offered
+from docai.serve.pages import engines
 from docai.serve.route import Route
 from docai.version import __version__
 
 router = APIRouter(route_class=Route, tags=["models"])
-ENGINES = ("embedded", "tesseract")
 
 
 @router.get("/v1/models")
 async def models(request: Request) -> Response:
     """The models to chat with, and the engines that read documents."""
     offered = [_described(one) for one in desk_of(request).models.offered.values()]
-    return reply({"object": "list", "data": [*offered, *map(_engine, ENGINES)]})
+    return reply({"object": "list", "data": [*offered, *map(_engine, engines())]})
 
 
 @router.get("/v1/models/{name:path}")
 async def model(name: str, request: Request) -> Response:
     """One of them."""
-    if name in ENGINES:
+    if name in engines():
         return reply(_engine(name))
     offered = desk_of(request).models.offered.get(name)
     if offered is None:

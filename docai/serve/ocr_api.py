@@ -13,7 +13,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from docai.errors import DocaiError
-from docai.serve.answers import answering, options_of, question_of
+from docai.serve.answers import answering, options_of, question_of, using
 from docai.serve.asked import body_of, content_of, described, limits_of, options_for
 from docai.serve.chat import schema_of
 from docai.serve.desk import Desk, desk_of, while_there
@@ -292,7 +292,8 @@ async def _annotate_pictures(
 async def _annotation(request: Request, model: str, talk: Conversation, wanted: ResponseFormat | None) -> str:
     try:
         options = options_of({"json_schema": schema_of(wanted) or {"type": "object"}, "max_tokens": 2048})
-        async with answering(request, model, question_of(request, talk, options)) as answers:
+        question = question_of(request, talk, options)
+        async with using(request, model, question) as offered, answering(request, offered, question) as answers:
             (answer,) = await answers.whole()
     except DocaiError as error:
         raise ApiError(422, f"annotations: {error}", code="annotation") from error

@@ -35,6 +35,16 @@ class ServeOptions:
     media_root: list[str] | None = option(
         None, "A folder whose files requests may name by their paths; may be repeated. Default: none."
     )
+    detector: list[str] | None = option(
+        None,
+        "A layout detector to offer beside embedded, pp-doclayout-v3 and rt-detr-v2: a folder or a repo id that is in "
+        "the cache; may be repeated.",
+    )
+    allow_host: list[str] | None = option(
+        None,
+        "A name under which requests without a key may reach this server, beside its own and its addresses; may be "
+        "repeated. Web pages of that name may ask, too.",
+    )
     offline: bool = option(False, "Never use the network: no addresses are fetched, no models downloaded.")
     dtype: str | None = option(
         None,
@@ -44,7 +54,7 @@ class ServeOptions:
     preload: bool = option(False, "Load the models at the start, as far as --max-models allows.")
     keep_alive: str = option("10m", "How long a model that nobody asks stays loaded: 90s, 10m, 2h; 0 is for ever.")
     max_models: int = option(1, "Most models in memory at once.", least=1)
-    max_queue_depth: int = option(32, "Most requests that wait, for each model and for pages.", least=1)
+    max_queue_depth: int = option(32, "Most requests that wait, for each model and for pages.", least=1, most=1000)
     max_images: int = option(16, "Most images of a request, pages of documents included.", least=1)
     vision_cache_size: int = option(20, "Images whose features are kept, for each model; 0 is none.", least=0)
     max_tokens: int | None = option(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
+import shutil
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from docai.errors import UsageError
 from docai.render.inputs import InputFile
@@ -14,7 +15,7 @@ from docai.serve.desk import Desk
 from docai.serve.errors import ApiError
 from docai.serve.lane import Lane
 from docai.serve.media import Content
-from docai.serve.models import Offered
+from docai.serve.models import Offered, name_of
 from docai.tasks.ocr import chosen_pages, finish, pages_reader, without_input
 from docai.tasks.options import ENGINES, OcrOptions
 from docai.types import Document, PageResult
@@ -22,8 +23,12 @@ from docai.types import Document, PageResult
 if TYPE_CHECKING:
     from docai.render.document import Source
     from docai.tasks.ocr import Layout
+    from docai.tasks.prompted import PromptedPages
+
+T = TypeVar("T")
 
 JOB, NOW = 1, 0  # ranks: who waits for an answer comes before jobs
+_READERS = 4  # that are kept of a model; each has an engine's thread of its own
 
 
 @contextlib.asynccontextmanager
@@ -39,49 +44,102 @@ async def opened(desk: Desk, content: Content, password: str | None = None) -> A
         await desk.by_hand(source.close)
 
 
+def engines() -> tuple[str, ...]:
+    """The engines that are there."""
+    return tuple(name for name in ENGINES if name != "tesseract" or shutil.which(name))
+
+
 def check_engine(desk: Desk, name: str) -> None:
     """Raise ApiError for what is neither an engine nor a model of this server."""
-    known = (*ENGINES, *desk.models.offered)
+    _check_name(name, (*engines(), *desk.models.offered), "to read with", "model")
+
+
+def detector_of(desk: Desk, name: str | None, param: str = "model") -> str:
+    """What the detector of a request is for `docai.layout`: a path only where the server was started with it.
+
+    None is the embedded one. Raises ApiError for one that is not there.
+    """
+    from docai.layout.detector import EMBEDDED, MODELS
+    from docai.tasks.ocr import is_cached
+
+    named = {name_of(source): source for source in desk.options.detector or ()}
+    _check_name(name or EMBEDDED, (EMBEDDED, *MODELS, *named), "to find regions with", param)
+    if name in MODELS and name not in named and not is_cached(name):
+        raise ApiError(404, f"{name} is not here: docai models pull {name}", code="model_not_found", param=param)
+    return EMBEDDED if name is None else named.get(name, name)
+
+
+def _check_name(name: str, known: Sequence[str], purpose: str, param: str) -> None:
     if name not in known:
         raise ApiError(
-            404, f"there is nothing called {name[:100]!r} to read with; there are {', '.join(known)}",
-            code="model_not_found", param="model",
+            404, f"there is nothing called {name[:100]!r} {purpose}; there are {', '.join(known)}",
+            code="model_not_found", param=param,
         )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What reads pages, and the thread that it does it on."""
+    """What reads pages, and the thread that it does it on.
+
+    `as_one`: all pages are one text, which is read at once. `stop`: ends what is being read, from another thread.
+    """
 
     lane: Lane
-    read: Callable[[Source, int, Layout | None], PageResult]
+    read: Callable[[Source, Sequence[int], Layout | None], Iterable[PageResult]]
+    as_one: bool = False
+    stop: Callable[[], None] = lambda: None
 
 
 @contextlib.asynccontextmanager
-async def reading(desk: Desk, options: OcrOptions) -> AsyncIterator[Reading]:
-    """An engine, or a model that stays loaded meanwhile. Raises ApiError."""
+async def reading(desk: Desk, options: OcrOptions, places: int = 1) -> AsyncIterator[Reading]:
+    """An engine, or a model that stays loaded meanwhile.
+
+    `places`: how many it takes among those that wait; jobs take none. Raises ApiError, 503 where too many wait.
+    """
     check_engine(desk, options.model)
     if options.engine or options.ocr == "never":
-        yield Reading(desk.pages, lambda *page: pages_reader(options).result(*page))
+        with desk.pages.room.held(places):
+            yield Reading(desk.pages, lambda *pages: pages_reader(options).results(*pages))
         return
-    async with desk.models.use(options.model) as offered:
+    async with desk.models.use(options.model, places) as offered:
         lane = desk.compute if offered.engine is None else desk.sight
-        yield Reading(lane, partial(_by_model, offered, without_input(options)))
+        readers = Readers(offered, without_input(options))
+        with lane.room.held(places):
+            yield Reading(lane, readers.read, options.multi_page, readers.stop)
 
 
-def _by_model(offered: Offered, options: OcrOptions, source: Source, index: int, layout: Layout | None) -> PageResult:
-    from docai.ocr.located import LOCATED
-    from docai.ocr.manners import manner_of
-    from docai.tasks.ocr import detector_for
-    from docai.tasks.prompted import prompted_reader
+class Readers:
+    """The readers of a model, by options: a few are kept with it."""
 
-    assert offered.model is not None
-    if options not in offered.readers:
-        whole = manner_of(offered.model.family.name).parser in LOCATED
+    def __init__(self, offered: Offered, options: OcrOptions) -> None:
+        self._offered, self._options = offered, options
+
+    def read(self, source: Source, indices: Sequence[int], layout: Layout | None) -> Iterable[PageResult]:
+        """The results of pages, on the thread that computes."""
+        kept = self._offered.readers
+        reader = kept.pop(self._options, None) or self._made()
+        kept[self._options] = reader
+        while len(kept) > _READERS:
+            del kept[next(iter(kept))]
+        return reader.results(source, indices, layout)
+
+    def _made(self) -> PromptedPages:
+        from docai.ocr.located import LOCATED
+        from docai.ocr.manners import manner_of
+        from docai.tasks.ocr import detector_for
+        from docai.tasks.prompted import prompted_reader
+
+        model, options = self._offered.model, self._options
+        assert model is not None
+        whole = manner_of(model.family.name).parser in LOCATED
         detector = None if options.layout is None or whole else detector_for(options.layout)
-        offered.readers[options] = prompted_reader(options, detector, offered.model)
-    result: PageResult = offered.readers[options].result(source, index, layout)
-    return result
+        return prompted_reader(options, detector, model)
+
+    def stop(self) -> None:
+        """Nobody waits for what the reader is asking. It is not used again."""
+        reader = self._offered.readers.pop(self._options, None)
+        if reader is not None:
+            reader.reader.asker.stop()
 
 
 def pages_of(source: Source, options: OcrOptions, layout: Layout | None = None) -> Sequence[int]:
@@ -104,39 +162,62 @@ async def results(
     keep: Callable[[PageResult], None] | None = None,
 ) -> AsyncGenerator[PageResult]:
     """The results of pages, each as it is done. `keep` hears of each on the thread that has read it."""
-    if rank == NOW:
-        reads.lane.check()
-    for index in indices:
-        if index not in skip:
-            work = partial(_read, desk, source, reads, index, layout, keep)
-            yield await reads.lane.do(work, rank=rank, bounded=False)
+    left = [index for index in indices if index not in skip]
+    if reads.as_one:  # what some of them say cannot be had without the others
+        left = list(indices) if left else []
+    for group in [left] if reads.as_one else [[index] for index in left]:
+        work = partial(_read, desk, source, reads, group, layout, keep)
+        for result in await watched(desk, reads.lane, source, work, rank=rank, stop=reads.stop):
+            yield result
+
+
+async def watched(
+    desk: Desk,
+    lane: Lane,
+    source: Source,
+    work: Callable[[], T],
+    *,
+    rank: int = NOW,
+    stop: Callable[[], None] = lambda: None,
+) -> T:
+    """The result of work on a document, which ends early where nobody waits for it any more."""
+
+    def end() -> None:
+        source.interrupted = True
+        desk.hands.submit(source.interrupt)  # which may take a moment
+        stop()
+
+    return await lane.do(work, rank=rank, stop=end)
 
 
 def _read(
     desk: Desk,
     source: Source,
     reads: Reading,
-    index: int,
+    indices: Sequence[int],
     layout: Layout | None,
     keep: Callable[[PageResult], None] | None,
-) -> PageResult:
-    result = reads.read(source, index, layout)
-    if keep is not None:
-        keep(result)
-    desk.metrics.count("pages_total", status=result.outcome.status.value)
-    desk.metrics.count("regions_total", len(result.blocks))
-    desk.metrics.observe("page_seconds", result.seconds)
-    return result
+) -> list[PageResult]:
+    results = list(reads.read(source, indices, layout))
+    if source.interrupted:  # whatever it is, it is not what is on the pages
+        return []
+    for result in results:
+        if keep is not None:
+            keep(result)
+        desk.metrics.count("pages_total", status=result.outcome.status.value)
+        desk.metrics.count("regions_total", len(result.blocks))
+        desk.metrics.observe("page_seconds", result.seconds)
+    return results
 
 
 async def document(
     desk: Desk, content: Content, options: OcrOptions, layout: Layout | None = None
 ) -> tuple[Document, Source]:
     """A whole document, and its source, closed: it opens again where pictures are wanted of it."""
-    async with opened(desk, content, options.password) as source, reading(desk, options) as reads:
+    async with reading(desk, options) as reads, opened(desk, content, options.password) as source:
         indices = pages_of(source, options, layout)
         read = [result async for result in results(desk, source, reads, indices, layout=layout)]
-        return await desk.pages.do(partial(finish, source, read, options), bounded=False), source
+        return await desk.pages.do(partial(finish, source, read, options)), source
 
 
 async def exported(desk: Desk, read: Document, format: str, source: Source, **options: Any) -> str | bytes:

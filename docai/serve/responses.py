@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request
 from pydantic import ValidationError
 from starlette.responses import Response
 
-from docai.serve.answers import Answers, answering, conversation, finish_of, question_of, usage_of
+from docai.serve.answers import Answers, answering, conversation, finish_of, question_of, usage_of, using
 from docai.serve.chat import chat_options, manner_in, settled, tools_of
 from docai.serve.desk import desk_of, while_there
 from docai.serve.errors import ApiError, reply
@@ -113,8 +113,8 @@ class _Response:
     @contextlib.asynccontextmanager
     async def _answering(self, request: Request, question: Question) -> AsyncIterator[Answers]:
         async with (
-            desk_of(request).models.use(self._asked.model),
-            answering(request, self._asked.model, settled(request, self._chat, question)) as answers,
+            using(request, self._asked.model, question) as offered,
+            answering(request, offered, settled(request, self._chat, question)) as answers,
         ):
             yield answers
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -182,5 +181,5 @@ async def reset(request: Request) -> Response:
     desk = desk_of(request)
     for offered in desk.models.loaded:
         if offered.model is not None:
-            await desk.compute.do(partial(offered.model.clear), bounded=False)
+            await desk.compute.do(offered.model.clear)
     return reply({"enabled": desk.options.prefix_cache > 0, "status": "cleared"})

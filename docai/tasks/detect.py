@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from docai.errors import DocaiError, UsageError
-from docai.tasks.ocr import chosen_pages
+from docai.tasks.ocr import chosen_pages, without_input
 from docai.tasks.options import DetectOptions
 from docai.types import Label, Region
 
@@ -68,9 +68,13 @@ def heard(run: Callable[[], T], on_error: Callable[[DocaiError], None] | None) -
         yield result
 
 
-@lru_cache(maxsize=2)
 def finder_for(options: DetectOptions) -> Finder:
     """What finds regions with these options; its engine and detector are loaded once."""
+    return _finder_for(without_input(options))
+
+
+@lru_cache(maxsize=2)
+def _finder_for(options: DetectOptions) -> Finder:
     from docai.layout.detector import get_detector
     from docai.ocr.engines import get_engine
     from docai.ocr.reading import ReadOptions

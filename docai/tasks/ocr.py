@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from docai.errors import DocaiError, InputError
 from docai.tasks.options import InputOptions, OcrOptions, ReadingOptions, parse_pages
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from docai.ocr.reading import Reading, ReadOptions
     from docai.render.document import Source
     from docai.tasks.prompted import PromptedPages
+
+AnyInput = TypeVar("AnyInput", bound=InputOptions)
 
 _ASKED_FROM = 0.3  # score from which a region is asked about, as in Falcon-OCR's pipeline: rather one too many
 # Layouts that a detector made elsewhere: 0-based page index -> its regions.
@@ -111,7 +113,7 @@ def pages_reader(options: OcrOptions) -> PageReader | PromptedPages:
     return reader_as(without_input(options))
 
 
-def without_input(options: OcrOptions) -> OcrOptions:
+def without_input(options: AnyInput) -> AnyInput:
     """Options as a reader depends on them: how files are opened (pages, password, limits) makes no difference to it."""
     plain = InputOptions()
     return replace(options, **{field.name: getattr(plain, field.name) for field in fields(InputOptions)})

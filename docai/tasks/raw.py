@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from docai.errors import UsageError
@@ -11,15 +11,16 @@ from docai.tasks.options import OcrOptions
 
 if TYPE_CHECKING:
     from docai.render.document import Source
+    from docai.vlm.model import Model
     from docai.vlm.request import Generation
 
 RAW = "raw"
 
 
-def raw_pages(source: Source, options: OcrOptions) -> Iterator[tuple[int, Generation]]:
+def raw_pages(source: Source, options: OcrOptions, loaded: Model | None = None) -> Iterator[tuple[int, Generation]]:
     """The index of each page that is to be read, and the answer about it as a whole; of all as one, that of the first.
 
-    Raises UsageError for an engine, whose text has no such form.
+    `loaded`: the model, where it is in memory. Raises UsageError for an engine, whose text has no such form.
     """
     if options.engine:
         raise UsageError(f"format: raw is what a model writes; {options.model} is an engine, so name a model with -m")
@@ -28,7 +29,7 @@ def raw_pages(source: Source, options: OcrOptions) -> Iterator[tuple[int, Genera
     from docai.vlm.model import as_messages
     from docai.vlm.request import GenerationOptions
 
-    model = seeing_model(options)
+    model = seeing_model(options, loaded)
     manner = manner_of(model.family.name)
     prompt, most = page_prompt(options, manner), options.max_tokens or manner.max_tokens
     chosen = GenerationOptions(
@@ -41,3 +42,8 @@ def raw_pages(source: Source, options: OcrOptions) -> Iterator[tuple[int, Genera
     for group in [indices] if options.multi_page else [[index] for index in indices]:
         pages = [source.page(index).pixels(options.dpi or manner.dpi) for index in group]
         yield group[0], model.answer(as_messages(prompt, len(pages)), pages, chosen).whole()
+
+
+def as_text(answers: Iterable[str]) -> str:
+    """The answers about pages as one text, a form feed between them."""
+    return "\n\f\n".join(answers) + "\n"
