@@ -24,7 +24,7 @@ def read_as_one(reader: PromptedReader, pages: Sequence[Page]) -> list[PageResul
 
     Raises InputError for pages that the model does not take, LimitExceeded for more than it can read at once.
     """
-    seen = [page.pixels(reader.dpi or reader.manner.dpi) for page in pages]
+    seen = [reader.pixels(page) for page in pages]
     inks = [ink_of(pixels) for pixels in seen]
     inked = [n for n, ink in enumerate(inks) if not ink.blank]
     if not inked:

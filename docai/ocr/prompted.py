@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -37,7 +37,8 @@ class Leaf:
     """A page to be read, upright. `regions` None: it is asked about as a whole.
 
     `lines` are those of its text layer that can be trusted, `content` is what the file says of it, in its frame.
-    `seen`: lines that the embedded engine has read of it already.
+    `seen`: lines that the embedded engine has read of it already. `pixels` (H, W, 3): what it shows; None: not rendered
+    yet.
     """
 
     page: Page
@@ -45,6 +46,7 @@ class Leaf:
     lines: Sequence[Line] = ()
     content: PageContent = PageContent()  # noqa: RUF009 - it is frozen
     seen: Sequence[Line] = ()
+    pixels: RGB | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,27 +76,58 @@ class PromptedReader:
 
     def read(self, leaves: Sequence[Leaf]) -> list[PageResult]:
         """The results of pages, whose questions are asked together."""
-        sheets = [_Sheet(self, leaf) for leaf in leaves]
-        self._ask([part for sheet in sheets for part in sheet.parts])
-        return [sheet.result() for sheet in sheets]
+        return self.begin(leaves).results()
+
+    def begin(self, leaves: Sequence[Leaf]) -> Pending:
+        """Have the questions about pages asked; an engine answers them while others are prepared."""
+        return Pending(self, [_Sheet(self, leaf) for leaf in leaves])
+
+    def pixels(self, page: Page) -> RGB:
+        """A page as the model is shown it."""
+        return page.pixels(self.dpi or self.manner.dpi)
 
     def words(self, category: str) -> str:
         """What is asked about a category."""
         return self.prompt or self.manner.asked(category, self.category)
 
-    def _ask(self, parts: Sequence[_Part]) -> None:
-        """Have all parts answered; those whose answers do not end are asked again in smaller ones."""
-        asked = [part for part in parts if part.worth_asking]
-        questions = [Question(self.words(part.route.category), part.pixels, self.manner.max_tokens) for part in asked]
-        for place, answer in self.asker.ask(questions):
-            if isinstance(answer, InputError) and self.guard == "off":
+    def ask(self, parts: Sequence[_Part]) -> Iterator[tuple[int, Answer]]:
+        """The answers about parts, each with the place of its part, as they come."""
+        return self.asker.ask(
+            [Question(self.words(part.route.category), part.pixels, self.manner.max_tokens) for part in parts]
+        )
+
+
+class Pending:
+    """Pages whose questions have been asked."""
+
+    def __init__(self, reader: PromptedReader, sheets: Sequence[_Sheet]) -> None:
+        self._reader, self._sheets = reader, sheets
+        self._asked = [part for sheet in sheets for part in sheet.parts if part.worth_asking]
+        self._answers = reader.ask(self._asked)
+
+    def results(self, on_answer: Callable[[], None] = lambda: None) -> list[PageResult]:
+        """The results, once all is answered. `on_answer` hears of each answer.
+
+        Raises InputError for what the model does not take where nobody looks at its answers.
+        """
+        self._take(self._asked, self._answers, on_answer)
+        return [sheet.result() for sheet in self._sheets]
+
+    def _take(
+        self, asked: Sequence[_Part], answers: Iterator[tuple[int, Answer]], on_answer: Callable[[], None]
+    ) -> None:
+        """Give parts their answers; those whose answers do not end are asked about again in smaller ones."""
+        reader = self._reader
+        for place, answer in answers:
+            if isinstance(answer, InputError) and reader.guard == "off":
                 raise answer
             asked[place].answer = answer
-        if self.guard == "off" or self.manner.parser in LOCATED:  # half a page lies elsewhere
+            on_answer()
+        if reader.guard == "off" or reader.manner.parser in LOCATED:  # half a page lies elsewhere
             return
-        again = [half for part in asked for half in part.halves()]
+        again = [half for part in asked for half in part.halves() if half.worth_asking]
         if again:
-            self._ask(again)
+            self._take(again, reader.ask(again), on_answer)
 
 
 @dataclass(slots=True, eq=False)
@@ -164,7 +197,7 @@ class _Sheet:
     def __init__(self, reader: PromptedReader, leaf: Leaf) -> None:
         self.reader, self.leaf = reader, leaf
         page = leaf.page
-        self.pixels = page.pixels(reader.dpi or reader.manner.dpi)
+        self.pixels = reader.pixels(page) if leaf.pixels is None else leaf.pixels
         self.routes = [whole_page(page)] if leaf.regions is None else routes_of(leaf.regions, page)
         self._parts = self._cut()
         if not self._parts and any(route.asked for route in self.routes):  # all of them are drawn lines and the like

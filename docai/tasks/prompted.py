@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from itertools import islice
+from threading import Lock
+from typing import TYPE_CHECKING, TypeVar
 
 from docai.errors import DocaiError, InputError, UsageError
 from docai.tasks.load import load
@@ -17,12 +21,15 @@ if TYPE_CHECKING:
     from docai.layout.detector import Detector
     from docai.ocr.engines import Recognised, Recognizer
     from docai.ocr.manners import Manner
-    from docai.ocr.prompted import Leaf, PromptedReader
+    from docai.ocr.prompted import Leaf, Pending, PromptedReader
     from docai.ocr.reading import Reading
     from docai.render.document import Source
     from docai.tasks.ocr import Layout
     from docai.types import RGB, Line, Page, PageContent
     from docai.vlm.model import Model
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @lru_cache(maxsize=1)
@@ -106,6 +113,21 @@ def _task(options: OcrOptions, manner: Manner) -> str | None:
     return task if known else options.task
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Wanted:
+    """A page that is to be read."""
+
+    source: Source
+    index: int
+    layout: Layout | None = None
+
+    def failed(self, error: DocaiError) -> PageResult:
+        """Its result where it cannot be read."""
+        from docai.tasks.ocr import failed
+
+        return failed(self.source, self.index, error)
+
+
 class PromptedPages:
     """Reads pages of any document by asking one model. `detector` finds what to ask about; None: the whole page.
 
@@ -116,21 +138,31 @@ class PromptedPages:
         self.reader, self.detector, self.as_one = reader, detector, as_one
 
     def results(self, source: Source, indices: Iterable[int], layout: Layout | None = None) -> Iterator[PageResult]:
-        """Pages in groups whose questions are asked together, whatever happens: an error becomes its page's outcome."""
+        """Pages, each as it is done."""
         if self.as_one:
-            yield from self._as_one(source, list(indices))
-            return
-        group: list[int] = []
-        for index in indices:
-            group.append(index)
-            if len(group) == self.reader.asker.together:
-                yield from self._group(source, group, layout)
-                group = []
-        yield from self._group(source, group, layout)
+            return self._as_one(source, list(indices))
+        return (result for _, result in self.results_of(Wanted(source, index, layout) for index in indices))
 
     def result(self, source: Source, index: int, layout: Layout | None = None) -> PageResult:
         """One page."""
-        return next(iter(self._group(source, [index], layout)))
+        return next(result for _, result in self.results_of([Wanted(source, index, layout)]))
+
+    def results_of(
+        self, wanted: Iterable[Wanted], *, threads: int = 1, on_answer: Callable[[], None] = lambda: None
+    ) -> Iterator[tuple[Wanted, PageResult]]:
+        """Pages of any documents in their order, in groups whose questions are asked together.
+
+        While an engine answers those about one group, the next is prepared, by so many threads. An error becomes its
+        page's outcome. `on_answer` hears of each answer of the model.
+        """
+        asked: _Group | None = None
+        for pages in _in_groups(in_order_by(wanted, self._prepared, threads), self.reader.asker.together):
+            group = _Group(self, pages)
+            if asked is not None:
+                yield from asked.results(on_answer)
+            asked = group
+        if asked is not None:
+            yield from asked.results(on_answer)
 
     def _as_one(self, source: Source, indices: Sequence[int]) -> Iterator[PageResult]:
         """All pages by one question. Raises UsageError where the model does not read them so."""
@@ -147,36 +179,13 @@ class PromptedPages:
         seconds = round((time.perf_counter() - started) / max(1, len(indices)), 3)
         yield from (replace(result, seconds=seconds) for result in results)
 
-    def _group(self, source: Source, indices: Sequence[int], layout: Layout | None) -> Iterator[PageResult]:
-        from docai.tasks.ocr import failed
-
-        started = time.perf_counter()
-        leaves: list[Leaf] = []
-        results: dict[int, PageResult] = {}
-        for index in indices:
-            try:
-                leaves.append(self._leaf(source, index, layout))
-            except DocaiError as error:
-                results[index] = failed(source, index, error)
-        leaves = self._with_regions(leaves)
-        for result in self._read(source, leaves):
-            results[result.page.index] = result
-        seconds = round((time.perf_counter() - started) / max(1, len(indices)), 3)
-        for index in indices:
-            yield replace(results[index], seconds=seconds)
-
-    def _read(self, source: Source, leaves: Sequence[Leaf]) -> list[PageResult]:
-        """The results of pages. Where something goes wrong they are read one by one, so that only one page fails."""
-        from docai.tasks.ocr import failed
-
+    def _prepared(self, page: Wanted) -> Leaf | DocaiError:
+        """What is known of a page before the model sees it, and its pixels."""
         try:
-            return [_whole(source, result, leaf) for result, leaf in zip(self.reader.read(leaves), leaves, strict=True)]
-        except UsageError:  # it is about the request, not about a page
-            raise
+            leaf = self._leaf(page.source, page.index, page.layout)
+            return replace(leaf, pixels=self.reader.pixels(leaf.page))
         except DocaiError as error:
-            if len(leaves) > 1:
-                return [result for leaf in leaves for result in self._read(source, [leaf])]
-            return [failed(source, leaf.page.index, error) for leaf in leaves]
+            return error
 
     def _leaf(self, source: Source, index: int, layout: Layout | None) -> Leaf:
         """A page with what is known of it before the model sees it."""
@@ -196,7 +205,7 @@ class PromptedPages:
         trusted = [line for line in seen.lines if line not in recognised]
         return Leaf(seen.page, regions, trusted, seen.content, recognised)
 
-    def _with_regions(self, leaves: Sequence[Leaf]) -> list[Leaf]:
+    def with_regions(self, leaves: Sequence[Leaf]) -> list[Leaf]:
         """Pages with their regions: a detector that looks at pixels looks at several pages at once."""
         from docai.layout.detector import Sheet
 
@@ -204,8 +213,8 @@ class PromptedPages:
             return list(leaves)
         bare = [leaf for leaf in leaves if leaf.regions is None]
         found = self.detector.detect_all([Sheet(leaf.page, (), leaf.content) for leaf in bare])
-        regions = {leaf.page.index: each for leaf, each in zip(bare, found, strict=True)}
-        return [replace(leaf, regions=regions.get(leaf.page.index, leaf.regions)) for leaf in leaves]
+        regions = {id(leaf): each for leaf, each in zip(bare, found, strict=True)}
+        return [replace(leaf, regions=regions.get(id(leaf), leaf.regions)) for leaf in leaves]
 
     def _layer(self, page: Page, content: PageContent, turn: tuple[int, float]) -> Reading:
         """The text layer, as far as it can be trusted, on the page as it is turned."""
@@ -221,6 +230,100 @@ class PromptedPages:
         return _ruled(read_page(page, content, ReadOptions("auto", self.reader.second)))
 
 
+class _Group:
+    """Pages whose questions are asked together. Where that goes wrong they are read one by one, so that only one fails.
+
+    UsageErrors are raised: they are about the request, not about a page.
+    """
+
+    def __init__(self, pages: PromptedPages, prepared: Sequence[tuple[Wanted, Leaf | DocaiError]]) -> None:
+        self._reader, self._wanted = pages.reader, [page for page, _ in prepared]
+        self._started = time.perf_counter()
+        self._errors = {n: one for n, (_, one) in enumerate(prepared) if isinstance(one, DocaiError)}
+        self._leaves = {n: one for n, (_, one) in enumerate(prepared) if not isinstance(one, DocaiError)}
+        self._find(pages)
+        self._pending = self._begun()
+
+    def _find(self, pages: PromptedPages) -> None:
+        """Have the regions of all pages found; where that fails, page by page."""
+        try:
+            found = pages.with_regions(list(self._leaves.values()))
+            self._leaves = dict(zip(self._leaves, found, strict=True))
+        except UsageError:
+            raise
+        except DocaiError:
+            for n, leaf in list(self._leaves.items()):
+                try:
+                    (self._leaves[n],) = pages.with_regions([leaf])
+                except DocaiError as error:
+                    self._errors[n] = error
+                    del self._leaves[n]
+
+    def _begun(self) -> Pending | None:
+        try:
+            return self._reader.begin(list(self._leaves.values()))
+        except UsageError:
+            raise
+        except DocaiError:
+            return None
+
+    def results(self, on_answer: Callable[[], None]) -> Iterator[tuple[Wanted, PageResult]]:
+        """The pages with their results, in order."""
+        done = {n: self._wanted[n].failed(error) for n, error in self._errors.items()} | self._read(on_answer)
+        seconds = round((time.perf_counter() - self._started) / len(self._wanted), 3)
+        yield from ((page, replace(done[n], seconds=seconds)) for n, page in enumerate(self._wanted))
+
+    def _read(self, on_answer: Callable[[], None]) -> dict[int, PageResult]:
+        if self._pending is not None:
+            try:
+                results = self._pending.results(on_answer)
+                return {n: self._whole(n, result) for n, result in zip(self._leaves, results, strict=True)}
+            except UsageError:
+                raise
+            except DocaiError as error:
+                if len(self._leaves) == 1:
+                    return {n: self._wanted[n].failed(error) for n in self._leaves}
+        return {n: self._by_itself(n, on_answer) for n in self._leaves}
+
+    def _by_itself(self, number: int, on_answer: Callable[[], None]) -> PageResult:
+        try:
+            (result,) = self._reader.begin([self._leaves[number]]).results(on_answer)
+            return self._whole(number, result)
+        except UsageError:
+            raise
+        except DocaiError as error:
+            return self._wanted[number].failed(error)
+
+    def _whole(self, number: int, result: PageResult) -> PageResult:
+        """A result. Raises InputError for a broken picture in which nothing was found."""
+        page, damage = self._wanted[number], self._leaves[number].content.damage
+        if damage and not any(block.text.strip() for block in result.blocks):
+            where = f"{page.source.name}, page {page.index + 1}"
+            raise InputError(f"{where}: {damage}, and no text was found in them; get a whole copy of the file")
+        return result
+
+
+def _in_groups(pages: Iterable[T], size: int) -> Iterator[list[T]]:
+    rest = iter(pages)
+    while group := list(islice(rest, size)):
+        yield group
+
+
+def in_order_by(items: Iterable[T], work: Callable[[T], R], threads: int) -> Iterator[tuple[T, R]]:
+    """Items with what some work makes of them, in order; with several threads they work on the items to come."""
+    if threads == 1:
+        yield from ((item, work(item)) for item in items)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        ahead: deque[tuple[T, Future[R]]] = deque()
+        for item in items:
+            ahead.append((item, pool.submit(work, item)))
+            if len(ahead) > threads:
+                first, done = ahead.popleft()
+                yield first, done.result()
+        yield from ((item, done.result()) for item, done in ahead)
+
+
 class LazyEngine:
     """The embedded engine, loaded when it is first asked."""
 
@@ -228,14 +331,15 @@ class LazyEngine:
 
     def __init__(self, threads: int | None = None) -> None:
         self._threads = threads
+        self._loading = Lock()
         self._engine: Recognizer | None = None
 
     def read(self, pixels: RGB, *, straighten: bool = True) -> Recognised:
         """See `Recognizer.read`."""
         from docai.ocr.engines import get_engine
 
-        if self._engine is None:
-            self._engine = get_engine("embedded", threads=self._threads)
+        with self._loading:
+            self._engine = self._engine or get_engine("embedded", threads=self._threads)
         return self._engine.read(pixels, straighten=straighten)
 
 
@@ -248,12 +352,3 @@ def _ruled(read: Reading) -> Reading:
     from docai.layout.rules import seen_rules
 
     return replace(read, content=replace(read.content, rules=seen_rules(read.page, read.lines, read.content)))
-
-
-def _whole(source: Source, result: PageResult, leaf: Leaf) -> PageResult:
-    """A result. Raises InputError for a broken picture in which nothing was found."""
-    damage = leaf.content.damage
-    if damage and not any(block.text.strip() for block in result.blocks):
-        where = f"{source.name}, page {leaf.page.index + 1}"
-        raise InputError(f"{where}: {damage}, and no text was found in them; get a whole copy of the file")
-    return result
