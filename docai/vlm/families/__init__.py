@@ -64,7 +64,7 @@ class Family:
 # model_type -> the module of its family. `a+b`: an `a` whose vision_config has model_type `b` is of another family.
 FAMILIES: dict[str, str] = {
     "aya_vision": "aya_vision",
-    "bunny-llama": "llava_bunny",
+    "bunny-llama": "bunny_llama",
     "cohere2_vision": "cohere2_vision",
     "cohere_compass": "cohere_compass",
     "deepseek_v3": "deepseek",

@@ -1,4 +1,4 @@
-"""Bunny (He et al. 2024, arXiv:2402.11530) and nanoLLaVA: SigLIP, a projector of two layers, and Qwen2 or Llama."""
+"""nanoLLaVA, made as Bunny is (He et al. 2024, arXiv:2402.11530): SigLIP, a projector of two layers, and Qwen2."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def spec(config: Config) -> ModelSpec:
 
 FAMILY = Family(
     "llava_bunny",
-    ("llava-qwen2", "bunny-llama"),
+    ("llava-qwen2",),
     spec,
     nested_rules(TWO_LAYERS, first=LLAVA_NAMES),
     PromptSpec(placeholder="<image>", token="<image>", image="<image>\n", template=CHATML, token_id=OUTSIDE),

@@ -250,7 +250,13 @@ CASES = {
         mark="<image>\n",
     ),
     "llava_bunny_llama": Case(
-        "bunny-llama", "published.one_begins", "llava_bunny_square", LLAMA_3_TOKENS, LLAMA_3, bos=True, mark="<image>\n"
+        "bunny-llama",
+        "published.bunny_llama",
+        "llava_bunny_square",
+        LLAMA_3_TOKENS,
+        LLAMA_3,
+        bos=True,
+        mark="<image>\n",
     ),
     "llmjpvl": Case("llmjpvl", "published.llmjpvl", "llmjpvl", HARMONY_TOKENS, HARMONY, mark="<image>"),
     "mage_vl": Case(

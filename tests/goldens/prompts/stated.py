@@ -18,15 +18,27 @@ from tests.goldens.prompts.cases import Case, Conversation
 OUTSIDE = -200  # stands for every row of an image where no vocabulary has a token for it
 
 
-def one_begins(words: Any, case: Case, conversation: Conversation) -> dict[str, Any]:
+def one_begins(words: Any, case: Case, conversation: Conversation, text: str | None = None) -> dict[str, Any]:
     """`tokenizer_image_token` of LLaVA, as in Bunny, nanoLLaVA and Phi-4: one BOS, texts encoded each by itself."""
-    text = rendered(words, case, conversation)
+    text = text or rendered(words, case, conversation)
     first, *others = [words(part).input_ids for part in text.split("<image>")]
     added = case.bos and not text.startswith("<s>")
     ids = first if added or not case.bos else first[1:]
     for count, part in zip(rows(case, conversation), others, strict=True):
         ids = [*ids, *[OUTSIDE] * count, *part[case.bos :]]
     return {"text": text, "ids": ids}
+
+
+def bunny_llama(words: Any, case: Case, conversation: Conversation) -> dict[str, Any]:
+    """The conversation `bunny` of Bunny's code, whatever template the tokenizer has."""
+    text = (
+        "A chat between a curious user and an artificial intelligence assistant. "
+        "The assistant gives helpful, detailed, and polite answers to the user's questions. "
+    )
+    for message in in_texts(case, conversation):
+        asks = message["role"] == "user"
+        text += f"{'USER' if asks else 'ASSISTANT'}: {message['content']}{' ' if asks else '</s>'}"
+    return one_begins(words, case, conversation, text + "ASSISTANT:")
 
 
 def all_begin(words: Any, case: Case, conversation: Conversation) -> dict[str, Any]:
@@ -58,16 +70,20 @@ def youtu_vl(words: Any, case: Case, conversation: Conversation) -> dict[str, An
 
 def rendered(words: Any, case: Case, conversation: Conversation) -> str:
     """The template's text; with a mark, of messages whose content is a text."""
-    messages, number = conversation.messages, 0
-    if case.mark:
-        messages = []
-        for message in conversation.messages:
-            said = ""
-            for part in message["content"]:
-                number += part["type"] == "image"
-                said += case.mark.format(number) if part["type"] == "image" else part["text"]
-            messages.append({**message, "content": said})
+    messages = in_texts(case, conversation) if case.mark else conversation.messages
     return str(words.apply_chat_template(messages, add_generation_prompt=True, tokenize=False))
+
+
+def in_texts(case: Case, conversation: Conversation) -> list[dict[str, Any]]:
+    """The messages with texts as their content, marks where images stand."""
+    messages, number = [], 0
+    for message in conversation.messages:
+        said = ""
+        for part in message["content"]:
+            number += part["type"] == "image"
+            said += case.mark.format(number) if part["type"] == "image" else part["text"]
+        messages.append({**message, "content": said})
+    return messages
 
 
 def rows(case: Case, conversation: Conversation) -> list[int]:

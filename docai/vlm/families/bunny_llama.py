@@ -1,0 +1,23 @@
+"""Bunny over Llama 3 (He et al. 2024, arXiv:2402.11530), which was taught in the turns of Vicuna."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from docai.vlm.families.llava_bunny import FAMILY as BUNNY
+
+# Not those of Llama 3, which its tokenizer has kept as its chat template.
+_TURNS = (
+    "{% if messages[0].role != 'system' %}A chat between a curious user and an artificial intelligence assistant. "
+    "The assistant gives helpful, detailed, and polite answers to the user's questions. {% endif %}"
+    "{% for message in messages %}{{ {'user': 'USER: ', 'assistant': 'ASSISTANT: '}.get(message.role, '') }}"
+    "{% for part in message.content %}{{ part.text }}{% endfor %}"
+    "{{ eos_token if message.role == 'assistant' else ' ' }}{% endfor %}ASSISTANT:"
+)
+
+FAMILY = replace(
+    BUNNY,
+    name="bunny_llama",
+    model_types=("bunny-llama",),
+    prompt=replace(BUNNY.prompt, template=_TURNS, fixed=True),
+)
