@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 DOCAI = "docai"  # the dialect of our own checkpoints: no rules
 DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 # Ends of names. Frequencies: rounded, they would turn by whole degrees too much. What ranks experts: ties would appear.
-EXACT = ("decoder.golden.weight", ".mlp.router_bias")
+# How fast states fade: the mistake would grow with every token.
+EXACT = ("decoder.golden.weight", ".mlp.router_bias", ".attn.log_rate")
 _BATCH = 1 << 29  # bytes that are read and changed at a time, so that what they are made of is freed again
 
 Rules = Mapping[str, Callable[[Any], "tuple[Rule, ...]"]]

@@ -62,7 +62,6 @@ LATER: dict[str, tuple[str, ...]] = {
     "Muse Glimmer": ("muse_glimmer",),
     "Nemotron H Nano Omni": ("nemotron_h_omni", "NemotronH_Nano_Omni_Reasoning_V3"),
     "Phi-4 multimodal": ("phi4mm", "phi4_multimodal"),
-    "Qwen3.5-VL": ("qwen3_5", "qwen3_5_moe"),
     "Qwen3.8-Flash-Next": ("qwen4_exp",),
 }
 

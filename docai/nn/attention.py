@@ -45,6 +45,11 @@ class AttentionSpec:
         return self.kv_heads
 
     @property
+    def state_size(self) -> int:
+        """Numbers in float32 that a cache keeps of a sequence of any length, instead of keys and values."""
+        return 0
+
+    @property
     def scoring(self) -> Scoring:
         return Scoring(self.head_dim**-0.5 if self.scale is None else self.scale, self.cap)
 

@@ -8,7 +8,7 @@ few shapes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import mlx.core as mx
@@ -24,6 +24,7 @@ from docai.nn.cache import (
     QuantizedCache,
     RotatingCache,
     Rounding,
+    StateCache,
 )
 from docai.nn.mask import Blocks, Mask
 from docai.nn.scores import Scoring, attend, attend_quantized
@@ -266,9 +267,46 @@ class BatchConvCache(BatchCache):
         return None
 
 
+class BatchStateCache(BatchCache):
+    """The state of each place, as in `StateCache`; steps are of one token. At a free place it is of no meaning."""
+
+    def __init__(self, places: Places) -> None:
+        super().__init__(places)
+        self._held: Arrays = []  # (B, heads, rows, n)
+
+    def held(self, empty: Callable[[], Arrays]) -> Arrays:
+        """What is known at each place; `empty()` before the first request has joined."""
+        return self._held or empty()
+
+    def hold(self, arrays: Arrays, tokens: int) -> None:
+        """What is known after the step; `Places.advance` is told afterwards."""
+        assert tokens == 1, "steps of one token"
+        self._held = arrays
+
+    def mask(self, length: int, window: int | None, blocks: Blocks | None = None) -> Mask:  # noqa: ARG002
+        """A state has seen everything before."""
+        return None
+
+    def join(self, place: int, cache: Cache) -> None:
+        arrays, _ = cache.last(cache.offset)
+        self._held = self._held or [mx.zeros((len(self._places), *a.shape[1:]), a.dtype) for a in arrays]
+        for kept, new in zip(self._held, arrays, strict=True):
+            kept[place : place + 1] = new
+
+    def resize(self, kept: Sequence[int], count: int) -> None:
+        at = mx.array([*kept, *[kept[0]] * (count - len(kept))])
+        self._held = [a[at] for a in self._held]
+
+    @property
+    def state(self) -> list[mx.array]:
+        return [*self._held]
+
+
 def batch_cache(cache: Cache, places: Places, *, apart: bool = False) -> BatchCache:
     """The cache of a batch of requests that have caches such as this one."""
     match cache:
+        case StateCache():
+            return BatchStateCache(places)
         case ConvCache():
             return BatchConvCache(places, cache.window, apart=apart)
         case RotatingCache():

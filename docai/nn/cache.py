@@ -217,6 +217,44 @@ class ConvCache(RotatingCache):
         return None
 
 
+class StateCache(_Kept):
+    """Keeps what a recurrent layer knows of all tokens: arrays (B, heads, rows, n) whose shapes stay as they are.
+
+    Nothing of single tokens is left in it, so it cannot forget the last ones, and those that only fill a batch up must
+    not be taken in.
+    """
+
+    def __init__(self) -> None:
+        self.offset = 0
+        self._held: Arrays = []
+
+    def held(self, empty: Callable[[], Arrays]) -> Arrays:
+        """What is known; `empty()` before the first token."""
+        return self._held or empty()
+
+    def hold(self, arrays: Arrays, tokens: int) -> None:
+        """What is known now that so many more tokens have been taken in."""
+        self._held, self.offset = arrays, self.offset + tokens
+
+    def mask(self, length: int, window: int | None, blocks: Blocks | None = None) -> Mask:  # noqa: ARG002
+        """A state has seen everything before."""
+        return None
+
+    def trim(self, count: int) -> bool:
+        return count == 0
+
+    def last(self, count: int) -> tuple[Arrays, Arrays]:  # noqa: ARG002
+        """All that is known, whatever the count, in the place of keys; values of no width."""
+        return [*self._held], [a[..., :0] for a in self._held]
+
+    def fill(self, keys: Arrays, values: Arrays, offset: int) -> None:  # noqa: ARG002
+        self._held, self.offset = [*keys], offset
+
+    @property
+    def state(self) -> Arrays:
+        return [*self._held]
+
+
 @dataclass(frozen=True, slots=True)
 class Rounding:
     """How keys and values are rounded: to so many bits, in groups of up to `group` numbers along the head."""

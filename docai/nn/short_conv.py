@@ -44,7 +44,6 @@ class ShortConv(nn.Module):
         if spec.bias:
             self.bias = mx.zeros((dims,))
         self.out = nn.Linear(dims, dims, bias=spec.bias)
-        self._kernel = spec.window
 
     def fuse(self) -> None:
         """There is nothing to join."""
@@ -53,6 +52,13 @@ class ShortConv(nn.Module):
         """x (B, L, D) -> (B, L, D)"""
         assert isinstance(cache, ConvCache | BatchConvCache), "these keep rows"
         before, behind, inner = mx.split(self.project(x), 3, axis=-1)
-        rows, length = cache.rows(before * inner), x.shape[1]
-        mixed = sum(rows[:, at : at + length] * self.weight[:, at] for at in range(self._kernel))
+        mixed = convolved(cache.rows(before * inner), self.weight)
         return self.out(behind * (mixed + self.bias if "bias" in self else mixed))
+
+
+def convolved(rows: mx.array, weight: mx.array) -> mx.array:
+    """Each channel of `rows` (B, kernel - 1 + L, D) mixed over `kernel` rows by `weight` (D, kernel): (B, L, D)."""
+    kernel = weight.shape[1]
+    length = rows.shape[1] - kernel + 1
+    first, *others = (rows[:, at : at + length] * weight[:, at] for at in range(kernel))
+    return sum(others, start=first)

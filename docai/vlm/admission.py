@@ -74,10 +74,15 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class LayerCost:
-    """What the cache of a layer takes: `token` bytes for each of up to `most` tokens (None: of all)."""
+    """What the cache of a layer takes: `token` bytes for each of up to `most` tokens (None: of all), `fixed` of any."""
 
     token: int
     most: int | None
+    fixed: int = 0
+
+    def of(self, columns: int) -> int:
+        """Bytes of so many tokens."""
+        return self.fixed + self.token * (columns if self.most is None else min(columns, self.most))
 
 
 class Budget:
@@ -120,7 +125,7 @@ class Budget:
     def _caches(self, job: Job, tokens: int) -> int:
         columns = storage_columns(tokens)
         costs = self._layers(job.request.options)
-        return sum(cost.token * (columns if cost.most is None else min(columns, cost.most)) for cost in costs)
+        return sum(cost.of(columns) for cost in costs)
 
     def _layers(self, options: GenerationOptions) -> list[LayerCost]:
         key = options.context_kind
@@ -130,6 +135,8 @@ class Budget:
         return self._costs[key]
 
     def _layer(self, attention: AttentionSpec, options: GenerationOptions) -> LayerCost:
+        if attention.state_size:
+            return LayerCost(0, None, attention.state_size * mx.float32.size)
         numbers = 2 * attention.kept_heads * attention.head_dim
         window = attention.window if attention.window is not None else options.kv_window
         if window is None and options.kv_bits:

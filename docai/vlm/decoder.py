@@ -18,7 +18,10 @@ from docai.nn.cache import (
     QuantizedCache,
     RotatingCache,
     Rounding,
+    StateCache,
 )
+from docai.nn.delta import DeltaNet, DeltaSpec
+from docai.nn.gated_attention import GatedAttention, GatedAttentionSpec
 from docai.nn.golden import Golden, GoldenAttention, GoldenAttentionSpec
 from docai.nn.mask import Blocks, Mask
 from docai.nn.mla import LatentAttention, LatentSpec
@@ -103,6 +106,10 @@ def _attention(layer: LayerSpec, whole: DecoderSpec) -> Attention | Borrowing | 
         return LatentAttention(whole.dims, spec)
     if isinstance(spec, ShortConvSpec):
         return ShortConv(whole.dims, spec)
+    if isinstance(spec, DeltaSpec):
+        return DeltaNet(whole.dims, spec, whole.norm_eps)
+    if isinstance(spec, GatedAttentionSpec):
+        return GatedAttention(whole.dims, spec, whole.norm_eps)
     if isinstance(spec, GoldenAttentionSpec):
         return GoldenAttention(whole.dims, spec)
     return Attention(whole.dims, spec, whole.norm_eps)
@@ -150,7 +157,7 @@ class Decoder(nn.Module):
         """
         rounding = Rounding(bits, bits) if bits else rounding
         layers = self._spec.keeping
-        whole = [number for number, layer in enumerate(layers) if layer.window is None]
+        whole = [number for number, layer in enumerate(layers) if not (layer.window or layer.state_size)]
         dense = whole[-1:] if dense_last else []
         return [_cache(layer, None if number in dense else rounding) for number, layer in enumerate(layers)]
 
@@ -221,6 +228,8 @@ def _cache(spec: AttentionSpec, rounding: Rounding | None) -> Cache:
         return ConvCache(spec.window) if isinstance(spec, ShortConvSpec) else RotatingCache(spec.window)
     if isinstance(spec, LatentSpec):
         return LatentCache()
+    if spec.state_size:
+        return StateCache()
     return FullCache() if rounding is None else QuantizedCache(rounding)
 
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import mlx.core as mx
 import numpy as np
 
-from docai.nn.cache import Arrays, Cache, RotatingCache
+from docai.nn.cache import Arrays, Cache, RotatingCache, StateCache
 from docai.vlm.features import Key
 
 SMALLEST = 128  # tokens of a chunk that may end with an image; shorter ones would read long prompts slowly
@@ -67,8 +67,8 @@ class Block:
     """What the layers took in of a chunk that ends at token `end`.
 
     `layers`: of each layer the arrays of its cache, (1, heads, tokens, n): keys beside values. A ring has no more than
-    its window of them. `widths`: how many of the n numbers are the keys'. `logits` (1, V) are the scores behind the
-    chunk, where it was the last one of a prompt.
+    its window of them, a state is there whole. `widths`: how many of the n numbers are the keys'. `logits` (1, V) are
+    the scores behind the chunk, where it was the last one of a prompt.
     """
 
     layers: tuple[tuple[mx.array, ...], ...]
@@ -101,7 +101,9 @@ def restore(blocks: Sequence[Block], caches: Sequence[Cache]) -> None:
     """Fill empty caches with what blocks that follow each other hold."""
     for number, cache in enumerate(caches):
         parts = [block.layers[number] for block in blocks]
-        if isinstance(cache, RotatingCache):
+        if isinstance(cache, StateCache):
+            parts = parts[-1:]  # it knows all that came before
+        elif isinstance(cache, RotatingCache):
             parts = _trailing(parts, cache.window)
         whole = [mx.concatenate(list(arrays), axis=2) for arrays in zip(*parts, strict=True)]
         widths = blocks[0].widths[number]

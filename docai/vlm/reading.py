@@ -142,7 +142,8 @@ def new_caches(network: Network, options: GenerationOptions) -> list[Cache]:
     if not options.kv_bits:
         caches, window = network.caches(), options.kv_window
         return caches if window is None else [RotatingCache(window) if isinstance(c, FullCache) else c for c in caches]
-    heads = {layer.attention.head_dim for layer in network.spec.decoder.layers}
+    layers = [layer.attention for layer in network.spec.decoder.layers]
+    heads = {layer.head_dim for layer in layers if not layer.state_size}
     if any(head % 32 for head in heads):
         raise UsageError(f"kv_bits: this model has heads of {min(heads)} numbers, and only groups of 32 can be rounded")
     rounding = Rounding(options.kv_bits, options.kv_value_bits or options.kv_bits, options.kv_group)

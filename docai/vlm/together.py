@@ -31,8 +31,10 @@ def readable_together(network: Network, first: Job, others: Sequence[Job], most:
 
 
 def _short(network: Network, job: Job, most: int) -> bool:
-    windows = [layer.attention.window for layer in network.spec.decoder.layers]
-    windows.append(job.request.options.kv_window)
+    layers = [layer.attention for layer in network.spec.decoder.layers]
+    if any(layer.state_size for layer in layers):  # it would take in what fills up
+        return False
+    windows = [*(layer.window for layer in layers), job.request.options.kv_window]
     fits = job.left <= min([most, *(window for window in windows if window is not None)])
     return fits and job.request.options.prefill_step is None and network.spec.image_mask is None and job.untouched
 

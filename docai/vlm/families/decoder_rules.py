@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from docai.checkpoint.dialect import Drop, Rename, Reshape, Rule, Shift, Split, Stack, Transpose, renames
+from docai.nn.delta import DeltaSpec
 from docai.nn.mla import LatentSpec
 from docai.vlm.families.decoders import KEY_ROWS
 from docai.vlm.spec import DecoderSpec
@@ -37,6 +38,7 @@ def decoder_rules(
         Rename(f"{layer}self_attn.{{x:q|k|v|o}}_proj.{{part}}", f"{ours}attn.{{x}}.{{part}}"),
         Rename(f"{layer}self_attn.{{x:q|k}}_norm.weight", f"{ours}attn.{{x}}_norm.weight"),
         *_latent_rules(spec, f"{layer}self_attn.", f"{ours}attn."),
+        *_delta_rules(spec, f"{layer}linear_attn.", f"{ours}attn."),
         *_expert_rules(layer, ours),
         Split(f"{layer}mlp.gate_up_proj.{{part}}", (f"{ours}mlp.gate.{{part}}", f"{ours}mlp.up.{{part}}")),
         Rename(f"{layer}mlp.{{x:gate|up|down}}_proj.{{part}}", f"{ours}mlp.{{x}}.{{part}}"),
@@ -84,6 +86,21 @@ def key_rows_by_names(config: Mapping[str, Any], names: Collection[str]) -> Mapp
     return {**config, KEY_ROWS: packed, **section}
 
 
+def _delta_rules(spec: DecoderSpec, old: str, ours: str) -> tuple[Rule, ...]:
+    """Of gated DeltaNet; its convolution, of one channel each, is a matrix in every layout."""
+    if not any(isinstance(layer.attention, DeltaSpec) for layer in spec.layers):
+        return ()
+    named = {
+        "conv1d.weight": "weight",
+        "in_proj_{x:qkv|z|b|a}.{part}": "{x}.{part}",
+        "A_log": "log_rate",
+        "dt_bias": "step_bias",
+        "norm.weight": "norm.weight",
+        "out_proj.{part}": "o.{part}",
+    }
+    return Reshape(f"{old}conv1d.weight", (0, -1)), *renames(named, old, ours)
+
+
 def _qkv(spec: DecoderSpec) -> tuple[int, int, int]:
     attention = spec.layers[0].attention
     return attention.heads, attention.kv_heads, attention.kv_heads
@@ -96,6 +113,8 @@ def _expert_rules(layer: str, ours: str) -> tuple[Rule, ...]:
         Rename(f"{layer}mlp.gate.weight", f"{ours}mlp.router.weight"),
         Rename(f"{layer}mlp.gate.e_score_correction_bias", f"{ours}mlp.router_bias"),
         Rename(f"{layer}mlp.shared_experts.{{x:gate|up|down}}_proj.{{part}}", f"{ours}mlp.shared.{{x}}.{{part}}"),
+        Rename(f"{layer}mlp.shared_expert.{{x:gate|up|down}}_proj.{{part}}", f"{ours}mlp.shared.{{x}}.{{part}}"),
+        Rename(f"{layer}mlp.shared_expert_gate.{{part}}", f"{ours}mlp.shared_gate.{{part}}"),
         *(Stack(f"{layer}mlp.experts.{{e}}.{x}_proj.weight", f"{experts}{x}.weight") for x in ("gate", "up", "down")),
         Rename(f"{layer}mlp.switch_mlp.{{x:gate|up|down}}_proj.weight", f"{experts}{{x}}.weight"),
         Split(f"{layer}mlp.experts.gate_up_proj", (f"{experts}gate.weight", f"{experts}up.weight"), 1),

@@ -13,6 +13,8 @@ from typing import Any
 
 from docai.errors import CheckpointError
 from docai.nn.attention import AttentionSpec
+from docai.nn.delta import DeltaSpec
+from docai.nn.gated_attention import GatedAttentionSpec
 from docai.nn.mla import LatentSpec
 from docai.nn.mlp import MlpSpec
 from docai.nn.moe import MoeSpec
@@ -28,6 +30,12 @@ _LLAMA = {
     "tie_word_embeddings": False, "attention_bias": False, "mlp_bias": False,
 }  # fmt: skip
 _QWEN = {**_LLAMA, "vocab_size": 151_936, "intermediate_size": 22_016, "max_position_embeddings": 32_768}
+_QWEN_3_5 = {
+    **_LLAMA, "vocab_size": 248_320, "intermediate_size": 12_288, "num_attention_heads": 16, "num_key_value_heads": 4,
+    "max_position_embeddings": 32_768, "head_dim": 256, "partial_rotary_factor": 0.25, "full_attention_interval": 4,
+    "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32,
+}  # fmt: skip
 _GEMMA = {
     **_LLAMA, "vocab_size": 256_000, "max_position_embeddings": 8192, "tie_word_embeddings": True,
     "hidden_act": "gelu_pytorch_tanh", "head_dim": 256,
@@ -72,6 +80,11 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "decoder_sparse_step": 1, "moe_intermediate_size": 768, "num_experts_per_tok": 8, "num_experts": 128,
         "norm_topk_prob": False, "sliding_window": 4096, "max_window_layers": 28,
     },
+    "qwen3_5_text": _QWEN_3_5,
+    "qwen3_5_moe_text": {
+        **_QWEN_3_5, "hidden_size": 2048, "num_hidden_layers": 40, "num_key_value_heads": 2, "num_experts": 256,
+        "num_experts_per_tok": 8, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512,
+    },
     "cohere2": {**_COHERE, "logit_scale": 0.0625, "tie_word_embeddings": True, "sliding_window_pattern": 4},
     "cohere_compass_text": _COHERE,
     "deepseek_v3": _DEEPSEEK,
@@ -109,7 +122,8 @@ def decoder_spec(config: Config, kind: str | None = None) -> DecoderSpec:
     makers: dict[str, Callable[[Config], DecoderSpec]] = {
         "cohere2": _cohere_2, "cohere_compass_text": _cohere_compass, "gemma": _gemma, "gemma2": _gemma_2,
         "gemma3_text": _gemma_3, "lfm2": _lfm_2, "phi3": _phi_3, "qwen2": _qwen_2, "qwen3": _qwen_3,
-        "qwen3_moe": _qwen_3, "youtu": _latent, "deepseek_v3": _latent, "kimi_k2": _latent,
+        "qwen3_moe": _qwen_3, "qwen3_5_text": _qwen_3_5, "qwen3_5_moe_text": _qwen_3_5,
+        "youtu": _latent, "deepseek_v3": _latent, "kimi_k2": _latent,
     }  # fmt: skip
     return makers.get(kind, _llama)(config)
 
@@ -152,6 +166,37 @@ def _qwen_mlp(config: Config, number: int) -> MlpSpec | MoeSpec:
     )  # fmt: skip
 
 
+def _qwen_3_5(config: Config) -> DecoderSpec:
+    """Gated DeltaNet in most layers, attention with gates in the others."""
+    bias, kinds = config["attention_bias"], _layer_kinds(config, config["full_attention_interval"], "linear_attention")
+    plain = _attention(config)
+    mixers = {
+        "full_attention": GatedAttentionSpec(
+            plain.heads, plain.kv_heads, plain.head_dim, plain.rope, qkv_bias=bias, out_bias=bias
+        ),
+        "linear_attention": DeltaSpec.of(
+            config["linear_num_value_heads"],
+            config["linear_num_key_heads"],
+            value_dim=config["linear_value_head_dim"],
+            key_dim=config["linear_key_head_dim"],
+            kernel=config["linear_conv_kernel_dim"],
+            activation=config["hidden_act"],
+        ),
+    }
+    mlp = _qwen_3_5_mlp(config)
+    return _decoder(config, [LayerSpec(mixers[kind], mlp) for kind in kinds])
+
+
+def _qwen_3_5_mlp(config: Config) -> MlpSpec | MoeSpec:
+    experts, act = config.get("num_local_experts") or config.get("num_experts"), config["hidden_act"]
+    if not experts:
+        return MlpSpec(config["intermediate_size"], act)
+    shared = MlpSpec(config["shared_expert_intermediate_size"], act)
+    return MoeSpec(
+        experts, config["num_experts_per_tok"], config["moe_intermediate_size"], act, shared=shared, shared_gate=True
+    )
+
+
 def _qwen_windows(config: Config) -> list[int | None]:
     count = config["num_hidden_layers"]
     window = config.get("sliding_window") if config.get("use_sliding_window") else None
@@ -167,7 +212,7 @@ def _gemma(config: Config) -> DecoderSpec:
 
 
 def _gemma_2(config: Config) -> DecoderSpec:
-    cap, kinds = config.get("attn_logit_softcapping"), _layer_kinds(config, every=2)
+    cap, kinds = config.get("attn_logit_softcapping"), _layer_kinds(config, 2)
     attention = _attention(config, scale=config["query_pre_attn_scalar"] ** -0.5, cap=cap)
     mlp = MlpSpec(config["intermediate_size"], _gelu(config))
     windows = [config["sliding_window"] if kind == "sliding_attention" else None for kind in kinds]
@@ -176,7 +221,7 @@ def _gemma_2(config: Config) -> DecoderSpec:
 
 def _gemma_3(config: Config) -> DecoderSpec:
     """Local layers turn by a theta of their own, and are not scaled."""
-    cap, kinds = config.get("attn_logit_softcapping"), _layer_kinds(config, every=config["sliding_window_pattern"])
+    cap, kinds = config.get("attn_logit_softcapping"), _layer_kinds(config, config["sliding_window_pattern"])
     local = {"rope_theta": config["rope_local_base_freq"]}
     common = {"scale": config["query_pre_attn_scalar"] ** -0.5, "cap": cap, "head_norm": True}
     attention = {
@@ -195,7 +240,7 @@ def _cohere_2(config: Config) -> DecoderSpec:
     whole = _unturned(config, qkv_bias=config["attention_bias"], out_bias=config["attention_bias"])
     rope = replace(rope_spec(config, _rope_parameters(config), whole.head_dim), interleaved=True)
     local = replace(whole, rope=rope, window=config["sliding_window"])
-    kinds = _layer_kinds(config, every=config["sliding_window_pattern"])
+    kinds = _layer_kinds(config, config["sliding_window_pattern"])
     return _parallel(config, [local if kind == "sliding_attention" else whole for kind in kinds])
 
 
@@ -299,11 +344,11 @@ def _gelu(config: Config) -> str:
     return "gelu_pytorch_tanh" if name == "gelu" else name
 
 
-def _layer_kinds(config: Config, *, every: int) -> list[str]:
-    """`layer_types`, or full attention in every `every`-th layer."""
+def _layer_kinds(config: Config, every: int, other: str = "sliding_attention") -> list[str]:
+    """`layer_types`, or full attention in every `every`-th layer and the other kind between them."""
     count = config["num_hidden_layers"]
     kinds: list[str] = config.get("layer_types") or [
-        "full_attention" if (number + 1) % every == 0 else "sliding_attention" for number in range(count)
+        "full_attention" if (number + 1) % every == 0 else other for number in range(count)
     ]
     return kinds
 

@@ -156,9 +156,9 @@ LINEAR = {"linear_fc1.{part}": "up.{part}", "linear_fc2.{part}": "down.{part}"}
 GATED = {"{x:gate|up|down}_proj.{part}": "{x}.{part}"}
 
 
-def rules(spec: ModelSpec, names: Names, mlp: Pairs, merger: Pairs) -> tuple[Rule, ...]:
+def rules(spec: ModelSpec, names: Names, mlp: Pairs, merger: Pairs, *, norm_offset: bool = False) -> tuple[Rule, ...]:
     """From a dialect's names to ours. A model that is loaded without its tower leaves it out."""
-    text = decoder_rules(spec.decoder, names.model, names.head)
+    text = decoder_rules(spec.decoder, names.model, names.head, norm_offset=norm_offset)
     if spec.vision is None:
         return (Drop(f"{names.tower}{{rest}}"), *text)
     block, ours, patch = f"{names.tower}blocks.{{i}}.", "vision.blocks.{i}.", f"{names.tower}patch_embed.proj."
@@ -183,10 +183,16 @@ def own_rules(spec: ModelSpec) -> tuple[Rule, ...]:
     return () if spec.vision is not None else (Drop("vision.{rest}"), Drop("connector.{rest}"))
 
 
-def dialects(mlp: Pairs, merger: Pairs, hub: Names = FLAT) -> dict[str, Rules]:
-    """The rules of every dialect. `hub`: the names of the first files; transformers nests the same modules deeper."""
+def dialects(mlp: Pairs, merger: Pairs, hub: Names = FLAT, *, norm_offset: bool = False) -> dict[str, Rules]:
+    """The rules of every dialect. `hub`: the names of the first files; transformers nests the same modules deeper.
+
+    `norm_offset`: norms multiply by 1 + w; MLX's files have the 1 in them.
+    """
     named = {"hf": hub, "transformers": NESTED, "mlx": MLX}
-    foreign = {dialect: partial(rules, names=names, mlp=mlp, merger=merger) for dialect, names in named.items()}
+    foreign = {
+        dialect: partial(rules, names=names, mlp=mlp, merger=merger, norm_offset=norm_offset and names is not MLX)
+        for dialect, names in named.items()
+    }
     return {**foreign, "docai": own_rules}
 
 
@@ -204,4 +210,5 @@ def second_family(name: str, spec: Callable[[Config], ModelSpec], mlp: Pairs) ->
     )
 
 
-TAPPED = dialects(mlp=LINEAR, merger={"norm.{part}": "norm.{part}", **LINEAR}, hub=NESTED)  # of `tapped_tower`
+TAPPED_MERGER = {"norm.{part}": "norm.{part}", **LINEAR}
+TAPPED = dialects(mlp=LINEAR, merger=TAPPED_MERGER, hub=NESTED)  # of `tapped_tower`

@@ -13,7 +13,8 @@ from tests.parity.recipes.kinds import Recipe
 from tests.parity.recipes.latent import LATENT
 from tests.parity.recipes.only_mlx import ONLY_MLX
 from tests.parity.recipes.qwen import QWEN_VL
+from tests.parity.recipes.qwen3_5 import QWEN_3_5
 from tests.parity.recipes.text import TEXTS
 from tests.parity.recipes.towers import FIXED
 
-RECIPES: tuple[Recipe, ...] = (*TEXTS, *QWEN_VL, *FIXED, *ANY_SIZE, *LATENT, *ONLY_MLX, *DOCUMENTS)
+RECIPES: tuple[Recipe, ...] = (*TEXTS, *QWEN_VL, *QWEN_3_5, *FIXED, *ANY_SIZE, *LATENT, *ONLY_MLX, *DOCUMENTS)
