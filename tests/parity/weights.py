@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float32]
+_FACTORS = ("layer_scalar", "router.scale", "per_expert_scale", "std_scale")  # around 1, as norms are
 _PLAIN = ("vision", "visual", "linear_attn")  # parts of models whose norms never add a 1: towers, states
 
 
@@ -33,7 +34,7 @@ def tensor(name: str, shape: Sequence[int], seed: int, *, norm_offset: bool = Fa
     if re.search(r"(in|out)put_(min|max)$", name):  # of layers whose numbers are cut to bounds
         return np.asarray((1 + 0.2 * np.abs(values)) * (-1 if name.endswith("min") else 1), np.float32)
     if len(shape) <= 1:
-        is_norm = name.endswith("weight") and "bias" not in name
+        is_norm = name.endswith(("weight", *_FACTORS)) and "bias" not in name
         around = 0.0 if not is_norm or (norm_offset and not any(part in name for part in _PLAIN)) else 1.0
         return around + np.float32(0.1) * values
     return values / np.float32(np.sqrt(fan_in(shape)))

@@ -74,6 +74,8 @@ FAMILIES: dict[str, str] = {
     "gemma2": "gemma",
     "gemma3": "gemma3",
     "gemma3_text": "gemma",
+    "gemma4_text": "gemma4_text",
+    "gemma4_unified_text": "gemma4_text",
     "GOT": "got",
     "got": "got",
     "got_ocr2": "got_ocr2",

@@ -18,7 +18,15 @@ from docai.nn.gated_attention import GatedAttentionSpec
 from docai.nn.mla import LatentSpec
 from docai.nn.mlp import MlpSpec
 from docai.nn.moe import MoeSpec
-from docai.nn.rope import LinearScaling, Llama3Scaling, LongScaling, RopeSpec, Scaling, YarnScaling
+from docai.nn.rope import (
+    LinearScaling,
+    Llama3Scaling,
+    LongScaling,
+    ProportionalScaling,
+    RopeSpec,
+    Scaling,
+    YarnScaling,
+)
 from docai.nn.short_conv import ShortConvSpec
 from docai.vlm.config import Config
 from docai.vlm.spec import DecoderSpec, LayerSpec
@@ -397,10 +405,11 @@ def _rope_parameters(config: Config, layer: str = "", older: dict[str, Any] | No
 def rope_spec(config: Config, said: dict[str, Any], head_dim: int) -> RopeSpec:
     """Rotation from the fields of `rope_parameters`; `config` has those that stand beside it."""
     part = said.get("partial_rotary_factor") or config.get("partial_rotary_factor", 1.0)
+    scaling = _scaling(config, said)
     return RopeSpec(
-        int(head_dim * part),
+        head_dim if isinstance(scaling, ProportionalScaling) else int(head_dim * part),
         said.get("rope_theta") or config.get("rope_theta", 10_000.0),
-        scaling=_scaling(config, said),
+        scaling=scaling,
         sections=tuple(said.get("mrope_section") or ()),
         sections_mixed=bool(said.get("mrope_interleaved", False)),
     )
@@ -416,6 +425,8 @@ def _scaling(config: Config, said: dict[str, Any]) -> Scaling | None:
             return None
         case "linear":
             return LinearScaling(factor)
+        case "proportional":
+            return ProportionalScaling(said.get("partial_rotary_factor", 1.0), factor)
         case "llama3":
             return Llama3Scaling(factor, said["low_freq_factor"], said["high_freq_factor"], context)
         case "yarn":
@@ -428,7 +439,8 @@ def _scaling(config: Config, said: dict[str, Any]) -> Scaling | None:
                 config["max_position_embeddings"] / context, context
             )
             return LongScaling(tuple(said["short_factor"]), tuple(said["long_factor"]), context, attention)
-    raise CheckpointError(f"rope_type {kind!r} is not supported; supported: linear, llama3, yarn, longrope")
+    known = "linear, llama3, yarn, longrope, proportional"
+    raise CheckpointError(f"rope_type {kind!r} is not supported; supported: {known}")
 
 
 def _long_attention(factor: float, context: int) -> float:

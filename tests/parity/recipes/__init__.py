@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tests.parity.recipes.any_size import ANY_SIZE
 from tests.parity.recipes.documents import DOCUMENTS
+from tests.parity.recipes.gemma4 import GEMMA_4
 from tests.parity.recipes.kinds import Recipe
 from tests.parity.recipes.latent import LATENT
 from tests.parity.recipes.only_mlx import ONLY_MLX
@@ -17,4 +18,4 @@ from tests.parity.recipes.qwen3_5 import QWEN_3_5
 from tests.parity.recipes.text import TEXTS
 from tests.parity.recipes.towers import FIXED
 
-RECIPES: tuple[Recipe, ...] = (*TEXTS, *QWEN_VL, *QWEN_3_5, *FIXED, *ANY_SIZE, *LATENT, *ONLY_MLX, *DOCUMENTS)
+RECIPES: tuple[Recipe, ...] = (*TEXTS, *QWEN_VL, *QWEN_3_5, *FIXED, *ANY_SIZE, *LATENT, *ONLY_MLX, *DOCUMENTS, *GEMMA_4)
