@@ -1,16 +1,17 @@
-"""What a vision tower gets for one image, and the shape of every processor that makes it."""
+"""What a tower gets for one image, clip or sound, and the shape of every processor that makes it of an image."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 Rgb = NDArray[np.uint8]  # (H, W, 3)
 Pixels = NDArray[np.float32]
+Kind = Literal["image", "video", "audio"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +42,11 @@ class ImageInput:
     def is_clip(self) -> bool:
         return "stamps" in self.extra
 
+    @property
+    def kind(self) -> Kind:
+        """What it is, by the names that chat templates have for it."""
+        return "video" if self.is_clip else "image"
+
 
 class ImageProcessor(Protocol):
     """Makes an `ImageInput` of an RGB picture; implementations are frozen dataclasses."""
@@ -48,3 +54,12 @@ class ImageProcessor(Protocol):
     def __call__(self, rgb: Rgb) -> ImageInput:
         """The input of the tower for `rgb` (H, W, 3), uint8."""
         ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SoundInput(ImageInput):
+    """A sound, ready for its tower: `pixels` are its frames (N, D), `tokens` as of an image."""
+
+    @property
+    def kind(self) -> Kind:
+        return "audio"

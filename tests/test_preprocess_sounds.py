@@ -1,0 +1,102 @@
+"""Sounds for towers: the goldens of the reference's processors, and what checkpoints may not say of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from docai.errors import CheckpointError, InputError
+from docai.preprocess.sounds import MelSounds, RawSounds, mel_filters
+from docai.vlm.audio import audio_config, mel_sounds, raw_sounds
+from tests.goldens.processors.cases import summary
+from tests.goldens.sounds.cases import CASES, LENGTHS, TINY, sound
+
+with np.load(Path(__file__).parent / "goldens" / "sounds" / "expected.npz") as stored:
+    GOLDENS: dict[str, np.ndarray] = dict(stored)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("name", CASES)
+def test_frames_and_tokens_are_the_reference_s(name: str, length: int) -> None:
+    case, key = CASES[name], f"{name}/{length}"
+    processor = case.ours(case.prep, case.config)
+    if not GOLDENS[f"{key}/tokens"]:
+        with pytest.raises(InputError, match="too short"):
+            processor(sound(length))
+        return
+    found = processor(sound(length))
+    assert found.kind == "audio"
+    assert found.pixels.dtype == np.float32
+    assert found.pixels.shape == tuple(GOLDENS[f"{key}/shape"])
+    assert found.tokens == GOLDENS[f"{key}/tokens"]
+    np.testing.assert_allclose(summary(found.pixels), GOLDENS[f"{key}/values"], rtol=1e-5, atol=1e-5)
+
+
+def test_too_little_sound_is_told_with_what_is_needed() -> None:
+    with pytest.raises(InputError, match=r"too short: 10\.0 ms; the model hears 10\.1 ms or more"):
+        MelSounds()(np.zeros(160, np.float32))
+    with pytest.raises(InputError, match=r"too short: 0\.0 ms"):
+        RawSounds()(np.zeros(0, np.float32))
+    assert RawSounds()(np.ones(1, np.float32)).pixels.sum() == 1  # filled up with silence
+
+
+def test_silence_is_the_floor() -> None:
+    np.testing.assert_allclose(MelSounds()(np.zeros(1600, np.float32)).pixels, np.log(1e-3), rtol=1e-6)
+
+
+def test_filters_are_triangles_that_overlap() -> None:
+    filters = mel_filters(257, 20, 0.0, 8000.0, 16_000)
+    assert filters.shape == (257, 20)
+    assert filters.min() == 0
+    assert (np.diff(filters.argmax(axis=0)) > 0).all()
+    inside = filters[filters[:, 0].argmax() : filters[:, -1].argmax()]
+    np.testing.assert_allclose(inside.sum(axis=1), 1.0, atol=1e-9)
+
+
+class Files:
+    """A checkpoint, as far as its JSON files go."""
+
+    def __init__(self, **files: Any) -> None:
+        self._files = files
+
+    def json_file(self, name: str) -> Any:
+        return self._files.get(name.removesuffix(".json"))
+
+
+def test_where_checkpoints_say_it() -> None:
+    own = {"feature_extractor_type": "Gemma4AudioFeatureExtractor", "feature_size": 16}
+    assert audio_config(Files()) == {}
+    assert audio_config(Files(preprocessor_config={"image_processor_type": "x", "feature_size": 3})) == {}
+    assert audio_config(Files(preprocessor_config=own)) == own
+    assert audio_config(Files(processor_config={"feature_extractor": own}, preprocessor_config={})) == own
+    assert mel_sounds({}, TINY) == MelSounds(bins=16)  # the config's own number, where nothing else says it
+    assert mel_sounds({"frame_length": 99}, {}) == MelSounds()  # written by the reference, which does not read it
+    assert raw_sounds({}, {"audio_config": {"audio_embed_dim": 48}}) == RawSounds(frame=48)
+
+
+@pytest.mark.parametrize(
+    ("prep", "message"),
+    [
+        ({"feature_size": 64}, "feature_size 64 does not fit a tower of 16 bins"),
+        ({"feature_size": 1 << 20}, "expected a feature_size from 1 to 4096"),
+        ({"sampling_rate": 0}, "expected a sampling_rate from 1"),
+        ({"sampling_rate": "fast"}, "expected a sampling_rate from 1"),
+        ({"hop_length_ms": 0.01}, "expected a hop_length_ms of 1 to 65536 samples, got 0"),
+        ({"frame_length_ms": 1e6}, "expected a frame_length_ms of 1 to 65536 samples"),
+        ({"mel_floor": None, "preemphasis": "x"}, "expected a number preemphasis"),
+        ({"max_frequency": -1}, "expected a number max_frequency"),
+        ({"min_frequency": 9000}, "expected a min_frequency below max_frequency, got 9000 and 8000"),
+        ({"per_bin_mean": [0.0]}, "expected 16 numbers per_bin_mean"),
+    ],
+)
+def test_senseless_numbers_of_a_checkpoint(prep: dict[str, Any], message: str) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        mel_sounds(prep, TINY)
+
+
+def test_frames_have_to_fit_the_projection() -> None:
+    with pytest.raises(CheckpointError, match="audio_samples_per_token 640 does not fit an audio_embed_dim of 48"):
+        raw_sounds({"audio_samples_per_token": 640}, {"audio_config": {"audio_embed_dim": 48}})
