@@ -54,7 +54,7 @@ LATER: dict[str, tuple[str, ...]] = {
     "Gemma 4": ("gemma4", "gemma4_unified"),
     "Inkling": ("inkling_mm_model",),
     "Jina VLM": ("jina_vlm", "jvlm"),
-    "Kimi-VL": ("kimi_vl", "kimi_k25", "kimi_k3"),
+    "Kimi K3": ("kimi_k3",),
     "Llama 4": ("llama4",),
     "MiniCPM": ("minicpmo", "minicpmv4_6"),
     "Molmo 2": ("molmo2", "molmo_point"),

@@ -1,7 +1,8 @@
 """Where the patches of packed images lie: their order, their rows and columns, and who sees whom. NumPy only.
 
 A grid (t, h, w) counts steps in time, rows and columns of patches. Patches come step by step; within a step in blocks
-of merge x merge, row by row inside a block and block by block (with merge 1: simply row by row).
+of merge x merge, row by row inside a block and block by block (with merge 1: simply row by row). Where they are merged
+twice, a block is made of blocks of inner x inner in the same way.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from docai.nn.segments import Run, runs
 
 Grid = tuple[int, int, int]
 Ids = NDArray[np.int32]
-Resampling = Literal["bilinear", "bicubic", "smooth"]
+Resampling = Literal["bilinear", "bicubic", "smooth", "nearest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +26,8 @@ class Layout:
     """The patches of some images in the order in which a tower computes them.
 
     `order` (N,) gives the patch at each place, `back` (N,) the place of each patch; None where they are as they came.
-    `rows` and `columns` (N,) are those of the patch at each place. A step of time, or a whole clip, sees itself (`steps`) or, in
-    layers with windows, a window itself (`windows`).
+    `rows` and `columns` (N,) are those of the patch at each place. A step of time, or a whole clip, sees itself
+    (`steps`) or, in layers with windows, a window itself (`windows`).
     """
 
     rows: Ids
@@ -37,11 +38,11 @@ class Layout:
     back: Ids | None = None
 
 
-def in_blocks(grid: NDArray[np.generic], merge: int) -> NDArray[np.generic]:
+def in_blocks(grid: NDArray[np.generic], merge: int, inner: int = 1) -> NDArray[np.generic]:
     """(h, w, ...) -> (h * w, ...), in the order of patches within a step."""
     h, w, *rest = grid.shape
-    blocks = grid.reshape(h // merge, merge, w // merge, merge, *rest)
-    return blocks.swapaxes(1, 2).reshape(h * w, *rest)
+    blocks = grid.reshape(h // merge, merge // inner, inner, w // merge, merge // inner, inner, *rest)
+    return np.moveaxis(blocks, (3, 4), (1, 3)).reshape(h * w, *rest)
 
 
 def layout(grids: Sequence[Grid], merge: int, window: int = 0, *, whole_clips: bool = False) -> Layout:
@@ -89,7 +90,8 @@ def interpolated(
     grid: Grid, side: int, kind: Resampling = "bilinear"
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Matrices (h, side) and (w, side) that sample a square table: bilinearly, corner on corner, or in another way."""
-    samples = {"bilinear": _samples, "bicubic": _cubic_samples, "smooth": _smooth_samples}[kind]
+    makers = {"bilinear": _samples, "bicubic": _cubic_samples, "smooth": _smooth_samples, "nearest": _nearest_samples}
+    samples = makers[kind]
     return samples(grid[1], side), samples(grid[2], side)
 
 
@@ -116,6 +118,11 @@ def _smooth_samples(length: int, side: int) -> NDArray[np.float32]:
     at = (np.arange(length, dtype=np.float32) + np.float32(0.5)) * scale - np.float32(0.5)
     out = np.clip(1 - np.abs(at[:, None] - np.arange(side, dtype=np.float32)) / max(scale, 1), 0, None)
     return (out / out.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+def _nearest_samples(length: int, side: int) -> NDArray[np.float32]:
+    """One row of the table for each patch: the one in which its near edge lies, as fractions of the sides."""
+    return np.eye(side, dtype=np.float32)[np.arange(length) * side // length]
 
 
 def split(grids: Iterable[Grid]) -> Iterator[slice]:

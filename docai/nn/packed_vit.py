@@ -25,9 +25,9 @@ class PackedVitSpec:
     Patches come in blocks of `merge` x `merge` (see `docai.nn.grids`). `positions`: the side of a square table of
     learned positions that is stretched to each image by `resampling`, 0 for none. `window`: the side of attention
     windows in blocks, 0 for none; then `full_layers` are those that see a whole image nevertheless. The outputs of
-    `taps` are given too. `unused`: layers that the checkpoint has above those, which nobody needs. `averaged`: the steps
-    of a clip see each other, each behind a sinusoid of its number, and only the mean of their rows is given (MoonViT-3D
-    of Kimi K2.5, arXiv:2602.02276).
+    `taps` are given too. `unused`: layers that the checkpoint has above those, which nobody needs. `averaged`: steps
+    of a clip get a sinusoid of their number, see each other, and only the mean of their rows is given (MoonViT-3D of
+    Kimi K2.5, arXiv:2602.02276).
     """
 
     hidden: int

@@ -23,11 +23,12 @@ from docai.preprocess.sizes import (
     most_tiles,
     scaled_to_patches,
     shrunk,
+    shrunk_sides,
     smart_resize,
     stepped,
     unpadded,
 )
-from docai.preprocess.tiles import Cuts, PanAndScan, pad_to, resize_crop, split_tiles
+from docai.preprocess.tiles import Cuts, PanAndScan, center_crop, pad_to, resize_crop, split_tiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +84,58 @@ class GrownImages:
     def __call__(self, rgb: Rgb) -> ImageInput:
         """Patches (N, 3 * patch * patch), in merge x merge blocks, and their grid (1, h, w)."""
         block = self.patch * self.merge
-        size = shrunk(_size(rgb), self.patch, self.most_patches)
+        size = _within_tokens(shrunk(_size(rgb), self.patch, self.most_patches), block, self.most_tokens)
         whole = grown(size, block)
-        while self.most_tokens and whole[0] * whole[1] > self.most_tokens * block**2:
-            size = max(1, int(size[0] * 0.98)), max(1, int(size[1] * 0.98))
-            whole = grown(size, block)
-        side = max(whole) // self.patch
-        if side > self.most_side:
-            raise InputError(
-                f"the image is {rgb.shape[1]} x {rgb.shape[0]} px: a side would have {side} patches, and this model "
-                f"reads at most {self.most_side}; crop it or make it smaller"
-            )
+        _check_side(rgb, max(whole) // self.patch, self.most_side)
         return _packed(self.normalize(resize(resize(rgb, size, self.how), whole, self.how)), self.patch, self.merge, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class FilledImages:
+    """Native resolution: shrunk where there are too many patches, then black to the right and below, to whole blocks.
+
+    Kimi K2.5 shrinks pictures whose sides have more than `most_side` patches, too (`shrink_sides`); Kimi-VL refuses
+    them, and cuts to whole blocks where it does not fill up (`fill`). `most_tokens`: see `GrownImages`.
+    """
+
+    normalize: Normalization
+    patch: int
+    merge: int
+    most_patches: int
+    most_side: int
+    how: Image.Resampling = BICUBIC
+    shrink_sides: bool = True
+    fill: bool = True
+    most_tokens: int | None = None
+
+    def __call__(self, rgb: Rgb) -> ImageInput:
+        """Patches (N, 3 * patch * patch), in merge x merge blocks, and their grid (1, h, w)."""
+        return _packed(self.normalized(rgb, self.size(_size(rgb))), self.patch, self.merge, 1)
+
+    def size(self, size: Size) -> Size:
+        """(height, width) to which a picture of `size` is shrunk."""
+        if self.shrink_sides:
+            size = shrunk_sides(size, self.patch, self.most_patches, self.most_side)
+        else:
+            size = shrunk(size, self.patch, self.most_patches)
+        return _within_tokens(size, self.patch * self.merge, self.most_tokens)
+
+    def normalized(self, rgb: Rgb, size: Size) -> Pixels:
+        """A picture shrunk to this size, in whole blocks, (H, W, 3)."""
+        block = self.patch * self.merge
+        small = resize(rgb, size, self.how)
+        if self.fill:
+            whole = grown(size, block)
+            _check_side(rgb, max(whole) // self.patch, self.most_side)
+            return self.normalize(np.pad(small, [(0, whole[0] - size[0]), (0, whole[1] - size[1]), (0, 0)]))
+        whole = size[0] // block * block, size[1] // block * block
+        if min(whole) == 0:
+            raise InputError(
+                f"the image is {rgb.shape[1]} x {rgb.shape[0]} px: at {size[1]} x {size[0]}, a side has less than the "
+                f"{block} that this model needs; pad it or make it larger"
+            )
+        _check_side(rgb, max(whole) // self.patch, self.most_side)
+        return self.normalize(center_crop(small, whole))
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +348,21 @@ class PaddedImages:
         return pad_to(resize(rgb, size, self.how), grown(size, self.tile), colour=255)
 
 
+def _within_tokens(size: Size, block: int, most: int | None) -> Size:
+    """A size shrunk by fiftieths until it takes at most so many blocks, where their number is bounded."""
+    while most and math.prod(grown(size, block)) > most * block**2:
+        size = max(1, int(size[0] * 0.98)), max(1, int(size[1] * 0.98))
+    return size
+
+
+def _check_side(rgb: Rgb, side: int, most: int) -> None:
+    if side > most:
+        raise InputError(
+            f"the image is {rgb.shape[1]} x {rgb.shape[0]} px: a side would have {side} patches, and this model "
+            f"reads at most {most}; crop it or make it smaller"
+        )
+
+
 def _size(rgb: Rgb) -> Size:
     return rgb.shape[0], rgb.shape[1]
 
@@ -335,7 +391,7 @@ def within(processor: ImageProcessor, tokens: int) -> ImageProcessor:
     if isinstance(processor, FittedImages):
         side = processor.patch * processor.merge
         return replace(processor, edge=min(processor.edge, math.isqrt(tokens) * side))
-    if isinstance(processor, GrownImages):
+    if isinstance(processor, GrownImages | FilledImages):
         return replace(processor, most_tokens=tokens)
     if isinstance(processor, BoundedImages):
         most = min(processor.most_patches, tokens)

@@ -112,6 +112,15 @@ def shrunk(size: Size, patch: int, most: int) -> Size:
     return int(size[0] * scale), int(size[1] * scale)
 
 
+def shrunk_sides(size: Size, patch: int, most: int, most_side: int) -> Size:
+    """`shrunk`, with sides of at most so many patches, too (Kimi K2.5's rule)."""
+    height, width = size
+    count = max(1, height // patch) * max(1, width // patch)
+    longest = most_side * patch
+    scale = min(1.0, math.sqrt(most / count), longest / width, longest / height)
+    return min(max(1, int(height * scale)), longest), min(max(1, int(width * scale)), longest)
+
+
 def grown(size: Size, factor: int) -> Size:
     """Each side grown to the next multiple of `factor`."""
     return -(-size[0] // factor) * factor, -(-size[1] // factor) * factor

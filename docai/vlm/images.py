@@ -22,6 +22,7 @@ from docai.preprocess.processors import (
     BoundedImages,
     ClampedImages,
     CroppedImages,
+    FilledImages,
     FittedImages,
     GrownImages,
     PackedImages,
@@ -214,6 +215,50 @@ def locate_images(*, patch: int = 14, merge: int = 2, most: int = 25_600) -> Ima
         )
 
     return checked(build)
+
+
+def moonshot_images(*, patch: int = 14, merge: int = 2, most: int = 4096) -> Images:
+    """Kimi-VL: every picture at its own size, as far as it has not too many patches."""
+
+    def build(prep: Prep, config: Config) -> ImageProcessor:
+        vision = config.get("vision_config") or {}
+        return FilledImages(
+            normalization(prep, CLIP_MEAN if prep else HALF, CLIP_STD if prep else HALF),
+            patch=prep.get("patch_size") or vision.get("patch_size") or patch,
+            merge=_square(prep.get("merge_kernel_size") or vision.get("merge_kernel_size"), merge),
+            most_patches=prep.get("in_token_limit") or most,
+            most_side=511,
+            how=resampling(prep, BICUBIC),
+            shrink_sides=False,
+            fill=bool(prep.get("pad_input", not prep)),  # published files say so; the class behind them does not
+        )
+
+    return checked(build)
+
+
+def navit_images(*, patch: int = 14, merge: int = 2, most: int = 16_384, side: int = 512) -> Images:
+    """Kimi K2.5; its published file nests what transformers' has by other names."""
+
+    def build(prep: Prep, config: Config) -> ImageProcessor:
+        vision, said = config.get("vision_config") or {}, prep.get("media_proc_cfg") or prep
+        longest = said.get("patch_limit_on_one_side") or (said.get("size") or {}).get("max_height") or side
+        kernel = said.get("merge_kernel_size") or said.get("merge_size") or vision.get("merge_kernel_size")
+        return FilledImages(
+            normalization(said, HALF, HALF),
+            patch=said.get("patch_size") or vision.get("patch_size") or patch,
+            merge=_square(kernel, merge),
+            most_patches=said.get("in_patch_limit") or said.get("max_patches") or most,
+            most_side=longest,
+            how=resampling(said, BICUBIC),
+        )
+
+    return checked(build)
+
+
+def _square(value: Any, default: int) -> int:
+    """A side that files give as a number or as two."""
+    side: int = default if value is None else value if isinstance(value, int) else value[0]
+    return side
 
 
 def padded_images(*, edge: int = 336, patch: int = 14, cuts: int = 16) -> Images:

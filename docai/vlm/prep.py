@@ -69,9 +69,11 @@ def checked(build: Images) -> Images:
 
 def _numbers(processor: ImageProcessor) -> Iterator[tuple[str, Any]]:
     """Every size of a processor, with the name of its field."""
-    plain = {"normalize", "how", "square", "pan", "cuts", "cut", "most_tokens", "tolerance", "whole"}
+    plain = {"normalize", "how", "pan", "cuts", "most_tokens", "tolerance"}
     for name in (field.name for field in fields(processor) if field.name not in plain):  # type: ignore[arg-type]
         value = getattr(processor, name)
+        if isinstance(value, bool):
+            continue
         for number in np.ravel(value).tolist() if isinstance(value, tuple) else (value,):
             yield name, number
 

@@ -15,6 +15,7 @@ from docai.preprocess.inputs import ImageInput
 from docai.vlm.ask import Setting
 from docai.vlm.template import EndlessTemplate, render_template
 from docai.vlm.tokenizer import Tokenizer
+from docai.writing import clock
 
 Message = Mapping[str, Any]  # role, content (a text, or parts of type text and image), and what else templates read
 Expansion = Callable[[str, ImageInput], str]
@@ -142,6 +143,23 @@ class Stamped:
         """The text of one clip."""
         step = f"{self.before}{token * (clip.tokens // len(clip.extra['stamps']))}{self.after}"
         return "".join(f"<{float(stamp):.1f} seconds>{step}" for stamp in clip.extra["stamps"])
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A run for each part of a clip between two marks, behind the time at which it begins (Kimi K2.5)."""
+
+    before: str
+    after: str
+
+    def __call__(self, token: str, clip: ImageInput) -> str:
+        """The text of one clip."""
+        merged = sum(h * w for _, h, w in clip.grids) // clip.tokens
+        parts = zip(clip.extra["stamps"], clip.grids, strict=True)
+        return "".join(
+            f"{clock(float(stamp), 3)}{self.before}{token * (h * w // merged)}{self.after}"
+            for stamp, (_, h, w) in parts
+        )
 
 
 @dataclass(frozen=True, slots=True)

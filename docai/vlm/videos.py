@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from docai.errors import CheckpointError
-from docai.preprocess.clips import ClipProcessor, PackedClips
+from docai.preprocess.clips import ClipProcessor, FramedClips, PackedClips
 from docai.preprocess.normalize import CLIP_MEAN, CLIP_STD, Colour
-from docai.preprocess.processors import PackedImages
-from docai.vlm.images import qwen_images
+from docai.preprocess.processors import FilledImages, PackedImages
+from docai.vlm.images import moonshot_images, navit_images, qwen_images
 from docai.vlm.prep import Config, HasFiles, Prep, preprocessor_config
 
 Videos: TypeAlias = Callable[[Prep, Config], ClipProcessor]  # (what the files say, config) -> processor
@@ -28,7 +28,7 @@ def video_config(checkpoint: HasFiles) -> Prep:
     said = own or nested
     if said is not None:
         return dict(said)
-    bounds = ("min_pixels", "max_pixels", "size")
+    bounds = ("min_pixels", "max_pixels", "size", "max_patches")
     return {name: value for name, value in preprocessor_config(checkpoint).items() if name not in bounds}
 
 
@@ -63,6 +63,31 @@ def qwen_videos(
             most_tokens=capped,
             least_frames=_number(prep, "min_frames", 4),
         )
+
+    return build
+
+
+def frame_videos() -> Videos:
+    """Kimi-VL, which sees each frame as a picture."""
+
+    def build(prep: Prep, config: Config) -> ClipProcessor:
+        frame = moonshot_images()(prep, config)
+        assert isinstance(frame, FilledImages)
+        return FramedClips(frame)
+
+    return build
+
+
+def chunk_videos(*, together: int = 4, most: int = 4096) -> Videos:
+    """Kimi K2.5, which sees some frames at once; the arguments are what its files may leave out."""
+
+    def build(prep: Prep, config: Config) -> ClipProcessor:
+        said = prep.get("media_proc_cfg") or prep
+        limits = (said.get(name) for name in ("in_patch_limit_each_frame", "in_patch_limit", "max_patches"))
+        frame = navit_images()({**said, "in_patch_limit": next((n for n in limits if n), most)}, config)
+        assert isinstance(frame, FilledImages)
+        steps = _number(said, "temporal_patch_size", _number(said, "temporal_merge_kernel_size", together))
+        return FramedClips(frame, steps)
 
     return build
 

@@ -99,17 +99,39 @@ def unpatched(patches: np.ndarray, image: Image) -> np.ndarray:
 
 
 def moonvit(recipe: Recipe) -> dict[str, np.ndarray]:
-    """Patches of all images row by row, (N, 3, p, p), and their grids (h, w)."""
-    rows = []
-    for image, values in zip(recipe.images, all_pixels(recipe), strict=True):
-        whole = unpatched(values, image)  # (3, H, W)
-        side = isqrt(values.shape[1] // 3)
-        split = whole.reshape(3, whole.shape[1] // side, side, whole.shape[2] // side, side)
-        rows.append(split.transpose(1, 3, 0, 2, 4).reshape(-1, 3, side, side))
+    """Patches of all images row by row, (N, 3, p, p), and their grids (h, w), one for each frame of a clip."""
+    grids = [grid[1:] for image in recipe.images for grid in image.extra.get("grids", [image.grid])]
     return {
-        "pixel_values": np.concatenate(rows),
-        "image_grid_hws": np.array([image.grid[1:] for image in recipe.images if image.grid]),
+        "pixel_values": np.concatenate(list(map(by_rows, recipe.images, all_pixels(recipe)))),
+        "image_grid_hws": np.array(grids),
     }
+
+
+def moonvit_steps(recipe: Recipe) -> dict[str, np.ndarray]:
+    """The same for transformers: grids (t, h, w) of images, and of the parts of clips."""
+    out: dict[str, list[np.ndarray]] = {}
+    for image, values in zip(recipe.images, all_pixels(recipe), strict=True):
+        kind = (
+            ("pixel_values_videos", "video_grid_thw") if "stamps" in image.extra else ("pixel_values", "image_grid_thw")
+        )
+        for name, value in zip(
+            kind, (by_rows(image, values), np.array(image.extra.get("grids", [image.grid]))), strict=True
+        ):
+            out.setdefault(name, []).append(value)
+    return {name: np.concatenate(parts) for name, parts in out.items()}
+
+
+def by_rows(image: Image, values: np.ndarray) -> np.ndarray:
+    """Patches in blocks (N, 3 * p * p), frame by frame, as patches row by row (N, 3, p, p)."""
+    grids = image.extra.get("grids", [image.grid])
+    merge, side = isqrt(sum(h * w for _, h, w in grids) // image.tokens), isqrt(values.shape[1] // 3)
+    frames = [(h, w) for t, h, w in grids for _ in range(t)]
+    parts = np.split(values, np.cumsum([h * w for h, w in frames])[:-1])
+    out = [
+        part.reshape(h // merge, w // merge, merge, merge, 3, side, side).swapaxes(1, 2).reshape(-1, 3, side, side)
+        for part, (h, w) in zip(parts, frames, strict=True)
+    ]
+    return np.concatenate(out)
 
 
 def flat(recipe: Recipe) -> dict[str, np.ndarray]:
@@ -168,6 +190,7 @@ FEEDS: dict[str, Callable[[Recipe], dict[str, np.ndarray]]] = {
     "fitted": fitted,
     "falcon": falcon,
     "moonvit": moonvit,
+    "moonvit_steps": moonvit_steps,
     "naflex": naflex,
     "flat": flat,
     "prefix": prefix,

@@ -31,7 +31,8 @@ def mend_falcon_ocr(model: Any) -> None:
 def mend_locateanything(model: Any) -> None:
     """mlx-vlm 0.7.10 resamples MoonViT's positions with a kernel that is not torch's (off by 3e-2).
 
-    The tower is Kimi K2.5's of transformers, which is the same for images; its pairs of turns are halves of a head.
+    Under Kimi-VL, it has another GELU than the published code, too, and other epsilons. The tower is Kimi K2.5's of
+    transformers, which is the same for images; its pairs of turns are halves of a head.
     """
     type(model.vision_tower).__call__ = moonvit_of_transformers
 
@@ -187,6 +188,7 @@ MENDED: dict[str, Callable[[Any], None]] = {
     "llava_bunny": mend_llava_bunny,
     "phi3_v": mend_phi3_v,
     "phi4_siglip": mend_phi4_siglip,
+    "kimi_vl": mend_locateanything,
     "locateanything": mend_locateanything,
     "qwen3_vl_moe": mend_qwen3_vl_moe,
 }

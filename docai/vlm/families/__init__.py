@@ -80,6 +80,8 @@ FAMILIES: dict[str, str] = {
     "got": "got",
     "got_ocr2": "got_ocr2",
     "kimi_k2": "deepseek",
+    "kimi_k25": "kimi_k25",
+    "kimi_vl": "kimi_vl",
     "lfm2-vl": "lfm2_vl",
     "lfm2_vl": "lfm2_vl",
     "llama": "llama",

@@ -79,7 +79,7 @@ def _latent_rules(spec: DecoderSpec, old: str, ours: str) -> tuple[Rule, ...]:
 def key_rows_by_names(config: Mapping[str, Any], names: Collection[str]) -> Mapping[str, Any]:
     """The config with what only the tensors of latent attention say: whether its matrices are packed as published.
 
-    mlx-vlm's exports of some models leave the matrix of keys and values whole, so that a quantized one cannot be turned.
+    mlx-vlm's exports of some models leave the matrix of keys and values whole; a quantized one cannot be turned.
     """
     packed = any(name.endswith("kv_b_proj.scales") or ".attn.key_down." in name for name in names)
     section = {"text_config": {**config["text_config"], KEY_ROWS: packed}} if "text_config" in config else {}

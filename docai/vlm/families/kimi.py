@@ -1,0 +1,94 @@
+"""What Kimi-VL and Kimi K2.5 share: DeepSeek-V3's decoder behind MoonViT, their names and their turns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Any
+
+from docai.checkpoint.dialect import Rule, renames
+from docai.nn.packed_vit import PackedVitSpec
+from docai.vlm.config import Config
+from docai.vlm.families import Rules
+from docai.vlm.families.decoder_rules import decoder_rules, key_rows_by_names
+from docai.vlm.families.moonvit import PUBLISHED, kimi_merger, moonvit_rules, moonvit_spec
+from docai.vlm.families.nested import nested_decoder
+from docai.vlm.families.towers import TOWER
+from docai.vlm.prompt import Between, ClipPrompt, PromptSpec
+from docai.vlm.spec import ModelSpec
+
+PAD = "<|media_pad|>"
+_IMAGE, _VIDEO = f"image<|media_content|>{PAD}", f"video<|media_content|>{PAD}"
+_TURNS = (
+    "{% for message in messages %}{% if loop.first and message.role != 'system' %}"
+    "<|im_system|>system<|im_middle|>You are a helpful assistant<|im_end|>{% endif %}"
+    "{{ {'user': '<|im_user|>', 'assistant': '<|im_assistant|>'}.get(message.role, '<|im_system|>') }}"
+    "{{ message.role }}<|im_middle|>"
+    "{% for part in message.content %}{{ part.text }}{% endfor %}<|im_end|>{% endfor %}"
+    "<|im_assistant|>assistant<|im_middle|>"
+)
+
+
+def spec(config: Config, *, clips: bool) -> ModelSpec:
+    """Of either family. `clips`: see `moonvit_spec`."""
+    decoder = nested_decoder(config, "deepseek_v3", "kimi_k2")
+    if not config.get("vision_config"):  # exports of mlx-lm leave the tower out
+        return ModelSpec(decoder)
+    vision = config.section("vision_config")
+    tower = moonvit_spec(vision, clips=clips)
+    eps = config.get("projection_layer_norm_eps") or vision.get("projector_ln_eps") or 1e-5
+    token = config.get("media_placeholder_token_id") or config.get("image_token_id") or 163_605
+    video = config.get("video_token_id")
+    return ModelSpec(decoder, tower, kimi_merger(tower, decoder.dims, eps), token, video)
+
+
+def by_names(config: Mapping[str, Any], names: Collection[str]) -> Mapping[str, Any]:
+    """A head that is not there is the embedding, whatever the config, or its class, says of it."""
+    tied = not any(name.endswith(("lm_head.weight", "decoder.head.weight")) for name in names)
+    text = {**(config.get("text_config") or {}), "tie_word_embeddings": tied}
+    return key_rows_by_names({**config, "text_config": text, "tie_word_embeddings": tied}, names)
+
+
+# Names that transformers 5.24 saves, and those of the projectors as they are published, then in mlx-vlm's.
+_NAMES = renames(
+    {
+        "language_model.model.blocks.{rest}": "language_model.model.layers.{rest}",
+        f"{TOWER}encoder.patch_embed.{{rest}}": f"{TOWER}patch_embed.{{rest}}",
+        "model.mm_projector.{rest}": "mm_projector.{rest}",
+        "mm_projector.proj.0.{part}": "connector.merge.up.{part}",
+        "mm_projector.proj.2.{part}": "connector.merge.down.{part}",
+        "{x:mm_projector|multi_modal_projector}.pre_norm.{part}": "connector.merge.norm.{part}",
+        "multi_modal_projector.linear_1.{part}": "connector.merge.up.{part}",
+        "multi_modal_projector.linear_2.{part}": "connector.merge.down.{part}",
+    }
+)
+
+
+def _rules(spec: ModelSpec, *, channels_last: bool) -> tuple[Rule, ...]:
+    tower = spec.vision
+    return (
+        *_NAMES,
+        *PUBLISHED,
+        *(moonvit_rules(tower, channels_last=channels_last) if isinstance(tower, PackedVitSpec) else ()),
+        *decoder_rules(spec.decoder, "language_model.model.", "language_model.lm_head."),
+    )
+
+
+RULES: dict[str, Rules] = {
+    "hf": partial(_rules, channels_last=False),
+    "transformers": partial(_rules, channels_last=False),
+    "mlx": partial(_rules, channels_last=True),
+}
+
+
+def prompt_spec(begin: str, clips: ClipPrompt) -> PromptSpec:
+    """`begin`: the mark that stands before an image."""
+    return PromptSpec(
+        placeholder=_IMAGE,
+        token=PAD,
+        image=f"{begin}{_IMAGE}<|media_end|>",
+        template=_TURNS,
+        expand=Between("image<|media_content|>", ""),
+        stops=("<|im_end|>",),
+        clips=clips,
+    )
