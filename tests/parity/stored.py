@@ -60,6 +60,7 @@ def weights_of(name: str, variant: str = "") -> Tensors:
         latents=changed.get("latents", False),
         latents_apart=changed.get("latents_apart"),
         experts=changed.get("experts", ""),
+        ones=changed.get("ones", ""),
     )
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float32]
 _FACTORS = ("layer_scalar", "router.scale", "per_expert_scale", "std_scale")  # around 1, as norms are
+_CONVOLUTIONS = ("conv.conv.weight", "conv1d.weight")  # along the tokens
 _PLAIN = ("vision", "visual", "linear_attn")  # parts of models whose norms never add a 1: towers, states
 
 
@@ -57,6 +58,7 @@ def as_variant(
     latents: bool = False,
     latents_apart: Sequence[int] | None = None,
     experts: str = "",
+    ones: str = "",
 ) -> dict[str, Array]:
     """The tensors of a checkpoint as another dialect has them, by name; `Variant` tells what the rest is."""
     out = {}
@@ -67,7 +69,9 @@ def as_variant(
             continue
         if alternating and re.search(alternating, name):
             value = value.reshape(2, -1, value.shape[-1]).swapaxes(0, 1).reshape(value.shape)
-        is_convolution = (value.ndim > 3 and not name.endswith("pos_embed")) or name.endswith("conv.conv.weight")
+        if ones and re.search(ones, name):
+            value = 1 + value
+        is_convolution = (value.ndim > 3 and not name.endswith("pos_embed")) or name.endswith(_CONVOLUTIONS)
         if is_convolution and (channels_last or channels_first):
             value = np.moveaxis(value, 1, -1) if channels_last else np.moveaxis(value, -1, 1)
         out[name] = value

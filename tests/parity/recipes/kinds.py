@@ -30,7 +30,7 @@ class Variant:
     model of mlx-vlm whose names and shapes these are; make.py asks it for them. `latents`: matrices of keys
     and values from latent rows are one. `latents_apart` (heads, size of a key, of a value): of a case that has them as
     one, they are two. `experts`: matrices of experts are one by one (`apart`), `stacked` as MLX has them, or `fused` as
-    transformers has them in memory.
+    transformers has them in memory. `ones`: norms that have in them the 1 which the case's add.
     """
 
     renames: tuple[tuple[str, str], ...] = ()
@@ -44,6 +44,7 @@ class Variant:
     latents: bool = False
     latents_apart: tuple[int, int, int] | None = None
     experts: Literal["", "apart", "stacked", "fused"] = ""
+    ones: str = ""
 
 
 @dataclass(frozen=True)
