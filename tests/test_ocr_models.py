@@ -173,13 +173,22 @@ def test_a_folder(models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
         *QUICK,
         "--guard",
         "mark",
+        "--layout",
+        "embedded",
+        "--jobs",
+        "2",
     ]
     assert run(*words) == ExitCode.OK
     found = {path.name: json.loads(path.read_text()) for path in (tmp_path / "out").glob("*.json")}
     assert len(found) == 2
     assert {page["outcome"]["status"] for document in found.values() for page in document["pages"]} == {"degraded"}
-    assert run(*words, "--jobs", "2") == ExitCode.USAGE
-    assert "load the model" in capsys.readouterr().err
+    capsys.readouterr()
+    assert run(*words) == ExitCode.OK
+    assert ": 2 skipped" in capsys.readouterr().err
+    (tmp_path / "in" / "receipt.jpg").write_bytes((SAMPLES / "receipt.jpg").read_bytes() + b" ")
+    words[words.index(models / "falcon")] = models / "none"
+    assert run(*words) == ExitCode.DEPENDENCY
+    assert "none" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

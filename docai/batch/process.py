@@ -12,7 +12,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,14 +29,60 @@ _WRITING = 2.0  # seconds that writing a page in all formats may take
 Event = dict[str, Any]
 
 
-class Worker:
+class Process:
+    """A process of ours: JSON lines go in, events come out."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ended = False
+
+    def _begin(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is the parent's to handle
+        )
+        if self._ended:  # while it was started
+            self._process.kill()
+        return self._process
+
+    def _say(self, value: object) -> None:
+        """A line for the process. Raises OSError where it is gone."""
+        assert self._process is not None, "it has begun"
+        assert self._process.stdin is not None, "it has a pipe"
+        self._process.stdin.write(orjson.dumps(value) + b"\n")
+        self._process.stdin.flush()
+
+    def end(self) -> None:
+        """From another thread: let no process live on. Who waits for it is told that it died."""
+        self._ended = True
+        process = self._process
+        if process is not None:
+            with contextlib.suppress(OSError):
+                process.kill()
+
+    def stop(self) -> None:
+        """End the process and forget it."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+
+class Worker(Process):
     """A worker process, started when needed, replaced after a crash, after `quiet` seconds of silence or many pages."""
 
     def __init__(self, quiet: float, *, recycle: int = RECYCLE_PAGES) -> None:
+        super().__init__()
         self._quiet, self._recycle = quiet, recycle
-        self._process: subprocess.Popen[bytes] | None = None
         self._pages = 0
-        self._ended = False
 
     def do(self, job: Job, on_page: Callable[[Event], None]) -> Event:
         """Let the process do a job, and fresh ones go on where it is long or died: the closing event.
@@ -71,14 +117,12 @@ class Worker:
     def _round(self, job: Job, on_page: Callable[[Event], None]) -> Event:
         process, page = self._running(), None
         job = replace(job, most=self._recycle - self._pages)
-        assert process.stdin is not None
         try:
-            process.stdin.write(orjson.dumps(job.to_json()) + b"\n")
-            process.stdin.flush()
+            self._say(job.to_json())
         except OSError:
             return self._died(None, "could not be started")
         try:
-            for event in _events(process, self._quiet):
+            for event in events_of(process, self._quiet):
                 match event["event"]:
                     case "reading":
                         page = event["page"]
@@ -96,40 +140,12 @@ class Worker:
         if self._process is None or self._process.poll() is not None or self._pages >= self._recycle:
             self.stop()
             self._pages = 0
-            self._process = subprocess.Popen(
-                COMMAND,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is the parent's to handle
-            )
-        if self._ended:  # while it was started
-            self._process.kill()
+            return self._begin(COMMAND)
         return self._process
 
     def _died(self, page: int | None, how: str, *, hung: bool = False) -> Event:
         self.stop()
         return {"event": "died", "page": page, "how": f"the process that read it {how}", "hung": hung}
-
-    def end(self) -> None:
-        """From another thread: let no process live on. The one that waits in `do` comes back with `failed`."""
-        self._ended = True
-        process = self._process
-        if process is not None:
-            with contextlib.suppress(OSError):
-                process.kill()
-
-    def stop(self) -> None:
-        """End the process and forget it."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
 
 
 def _failed(how: str) -> Event:
@@ -137,7 +153,7 @@ def _failed(how: str) -> Event:
     return {"event": "failed", "message": text, "exit_code": int(ExitCode.INTERNAL)}
 
 
-def _events(process: subprocess.Popen[bytes], quiet: float) -> Iterator[Event]:
+def events_of(process: subprocess.Popen[bytes], quiet: float) -> Iterator[Event]:
     """The events of a process until it ends, not `writing` and `looking`. Raises TimeoutError where none comes."""
     assert process.stdout is not None
     pipe, buffer = process.stdout.fileno(), b""

@@ -7,15 +7,17 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from docai.batch.journal import Journal, key_of
 from docai.batch.outputs import Target, check_writable, spare_inputs, targets
-from docai.batch.process import RECYCLE_PAGES, Event, Worker
+from docai.batch.process import RECYCLE_PAGES, Event, Process, Worker
+from docai.batch.together import Together
 from docai.batch.work import Done, Job
-from docai.errors import DocaiError, ExitCode, InputError, UsageError
+from docai.errors import DocaiError, ExitCode, InputError
 from docai.export.formats import ExportOptions
 from docai.render.inputs import InputFile
 from docai.tasks.options import OcrOptions
@@ -73,12 +75,11 @@ def run_batch(
 ) -> Summary:
     """Read `files` into `out`. What earlier runs wrote there is no input.
 
-    Raises OutputError where `out` cannot be written to, UsageError where an output would replace an input; all else is
-    a row. `quiet`: seconds without an event after which a worker is given up; `recycle`: pages after which it is
-    replaced.
+    Raises OutputError where `out` cannot be written to, UsageError where an output would replace an input, the error of
+    a model that cannot be had; all else is a row. Engines read with so many processes as `jobs`; a model is in one,
+    where so many threads open files and prepare their pages. `quiet`: seconds without an event after which a process is
+    given up; `recycle`: pages after which one with an engine is replaced.
     """
-    if jobs > 1 and not options.engine:
-        raise UsageError("jobs: each would load the model; one process asks it about several regions at once")
     check_writable(out)
     started = time.monotonic()
     journal = Journal(out)
@@ -89,9 +90,12 @@ def run_batch(
         jobs = min(jobs, len(files))
         grace = _GRACE if options.engine else _MODEL_GRACE
         quiet = options.page_seconds * 3 + grace if quiet is None else quiet
-        workers = [Worker(quiet, recycle=recycle) for _ in range(jobs)]
         run = _Run(journal, formats, _with_threads(options, jobs), export, on_event)
-        run.all(list(zip(files, places, strict=True)), workers)
+        work = list(zip(files, places, strict=True))
+        if options.reads_together:
+            run.together(work, Together(quiet, jobs), Worker(quiet, recycle=recycle))
+        else:
+            run.all(work, [Worker(quiet, recycle=recycle) for _ in range(jobs)])
     finally:
         journal.close()
     place = {file.name: number for number, file in enumerate(files)}
@@ -136,8 +140,16 @@ class _Run:
         waiting: queue.SimpleQueue[tuple[InputFile, Target]] = queue.SimpleQueue()
         for item in _largest_first(work) if len(workers) > 1 else work:
             waiting.put(item)
-        self.tell({"event": "start", "files": len(work)})
         threads = [threading.Thread(target=self._drain, args=(waiting, worker), daemon=True) for worker in workers]
+        self._wait(len(work), threads, workers)
+
+    def together(self, work: Work, together: Together, worker: Worker) -> None:
+        """Have all files read by one process; the files at which it died, one by one by the worker."""
+        thread = threading.Thread(target=self._share, args=(work, together, worker), daemon=True)
+        self._wait(len(work), [thread], [together, worker])
+
+    def _wait(self, files: int, threads: Sequence[threading.Thread], workers: Sequence[Process]) -> None:
+        self.tell({"event": "start", "files": files})
         try:
             for thread in threads:
                 thread.start()
@@ -152,7 +164,7 @@ class _Run:
         if self._stopped is not None:
             raise self._stopped
 
-    def _end(self, threads: Sequence[threading.Thread], workers: Sequence[Worker]) -> None:
+    def _end(self, threads: Sequence[threading.Thread], workers: Sequence[Process]) -> None:
         for worker in workers:
             worker.end()
         for thread in threads:
@@ -177,6 +189,40 @@ class _Run:
         except BaseException as error:  # noqa: BLE001 - `all` raises it in the main thread
             self._stopped = error
 
+    def _share(self, work: Work, together: Together, worker: Worker) -> None:
+        try:
+            jobs, told = self._jobs(work), set[tuple[str, int]]()
+
+            def on_page(job: Job, event: Event) -> None:
+                if (job.key, event["page"]) not in told:
+                    told.add((job.key, event["page"]))
+                    self.tell({**event, "file": job.name})
+
+            def tell(job: Job, event: Event) -> None:
+                if event["event"] == "page":
+                    on_page(job, event)
+                else:
+                    self._record(self._outcome(job.name, job.key, event))
+
+            while self._stopped is None and (left := together.do(jobs, tell)) is not None:
+                for job in left if self._stopped is None else ():
+                    tell(job, worker.do(job, partial(on_page, job)))
+                worker.stop()  # the other one needs the memory for the model
+        except BaseException as error:  # noqa: BLE001 - `together` raises it in the main thread
+            self._stopped = error
+
+    def _jobs(self, work: Work) -> Iterator[Job]:
+        """The files that are to be read; those that are finished or cannot be are rows."""
+        for file, target in work:
+            try:
+                job = self._job(file, target)
+            except DocaiError as error:
+                job = _failed(file, error)
+            if isinstance(job, Job):
+                yield job
+            else:
+                self._record(job)
+
     def _record(self, row: Row) -> None:
         with self._lock:
             self.summary.rows.append(row)
@@ -185,33 +231,40 @@ class _Run:
 
     def _file(self, file: InputFile, target: Target, worker: Worker) -> Row:
         try:
-            return self._read(file, target, worker)
+            job = self._job(file, target)
         except DocaiError as error:
-            return Row(file.name, "failed", 0, (str(error),), int(error.exit_code))
+            return _failed(file, error)
+        if isinstance(job, Row):
+            return job
+        return self._outcome(file.name, job.key, worker.do(job, lambda e: self.tell({**e, "file": file.name})))
 
-    def _read(self, file: InputFile, target: Target, worker: Worker) -> Row:
+    def _job(self, file: InputFile, target: Target) -> Job | Row:
+        """What is to be done with a file; how it ended, where an earlier run has finished it. Raises InputError."""
         place = str(target.stem.relative_to(self.journal.folder.parent))
         key = file_key(file, self.options, (self.export, self.formats, place))
         earlier = self.journal.finished(key)
         if earlier is not None:
             return _skipped(file, earlier)
-        job = Job(
+        self.tell({"event": "file_start", "file": file.name})
+        return Job(
             str(file.path), str(file.root) if file.root else None, file.name, str(target.stem), self.formats,
             self.options, self.export, str(self.journal.folder), key,
         )  # fmt: skip
-        self.tell({"event": "file_start", "file": file.name})
-        return self._outcome(file, key, worker.do(job, lambda event: self.tell({**event, "file": file.name})))
 
-    def _outcome(self, file: InputFile, key: str, event: Event) -> Row:
+    def _outcome(self, name: str, key: str, event: Event) -> Row:
         if event["event"] == "failed":
-            return Row(file.name, "failed", 0, (event["message"],), event["exit_code"], trace=event.get("trace", ""))
+            return Row(name, "failed", 0, (event["message"],), event["exit_code"], trace=event.get("trace", ""))
         done = Done(event["outputs"], event["statuses"], tuple(event["reasons"]), event["exit_code"])
         pages = sum(done.statuses.values())
         if done.status != "failed":
             out = self.journal.folder.parent
             outputs = {os.path.relpath(path, out): size for path, size in done.outputs.items()}
             self.journal.finish(key, outputs, pages=pages, status=done.status, reasons=list(done.reasons))
-        return Row(file.name, done.status, pages, done.reasons, done.exit_code)
+        return Row(name, done.status, pages, done.reasons, done.exit_code)
+
+
+def _failed(file: InputFile, error: DocaiError) -> Row:
+    return Row(file.name, "failed", 0, (str(error),), int(error.exit_code))
 
 
 def _skipped(file: InputFile, earlier: Event) -> Row:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from docai.batch.journal import page_store
+from docai.batch.journal import PageStore, page_store
 from docai.batch.outputs import Target, write_outputs
 from docai.errors import ExitCode, InternalError
 from docai.export.formats import ExportOptions
@@ -90,23 +90,22 @@ def run_job(job: Job, tell: Tell) -> Done | None:
         results = _read(job, source, tell)
         if results is None:
             return None
-        tell({"event": "writing", "pages": len(results)})
-        document = finish(source, results, job.options)
-        outputs = write_outputs(document, source, Target(Path(job.stem)), job.formats, job.export)
-        return done(document, outputs, source.notes)
+        return written(job, source, results, tell)
+
+
+def written(job: Job, source: Source, results: Iterable[PageResult], tell: Tell) -> Done:
+    """Write every output of a file whose pages have been read. Raises OutputError."""
+    document = finish(source, results, job.options)
+    tell({"event": "writing", "pages": len(document.pages)})
+    outputs = write_outputs(document, source, Target(Path(job.stem)), job.formats, job.export)
+    return done(document, outputs, source.notes)
 
 
 def _read(job: Job, source: Source, tell: Tell) -> list[PageResult] | None:
     """The results of all pages, those of the journal first; None where there are more than `job.most` to read."""
     store = page_store(Path(job.journal), job.key)
     chosen = chosen_pages(source, job.options)
-    results = {
-        index: page
-        for index, page in store.pages().items()
-        if page.outcome.status is not Status.FAILED or index + 1 in job.told
-    }
-    for page in results.values():
-        tell({**page_event(page, len(chosen)), "kept": True})
+    results = kept_pages(job, store, len(chosen), tell)
     left = [index for index in chosen if index not in results]
     for read, page in enumerate(_fresh(job, source, left, tell), 1):
         store.keep(page)
@@ -115,6 +114,18 @@ def _read(job: Job, source: Source, tell: Tell) -> list[PageResult] | None:
         if read == job.most and len(results) < len(chosen) and not job.options.multi_page:
             return None
     return list(results.values())
+
+
+def kept_pages(job: Job, store: PageStore, total: int, tell: Tell) -> dict[int, PageResult]:
+    """The pages of a file that need not be read again, by index; they are told."""
+    results = {
+        index: page
+        for index, page in store.pages().items()
+        if page.outcome.status is not Status.FAILED or index + 1 in job.told
+    }
+    for page in results.values():
+        tell({**page_event(page, total), "kept": True})
+    return results
 
 
 def _fresh(job: Job, source: Source, indices: Iterable[int], tell: Tell) -> Iterator[PageResult]:

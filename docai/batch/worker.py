@@ -5,19 +5,25 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable
 from typing import Any
 
 import orjson
 
-from docai.batch.work import Job, run_job
+from docai.batch.work import Done, Job, Tell, run_job
 from docai.errors import DocaiError, ExitCode
 from docai.export.json import dumps
 from docai.render.orphan import exit_with_parent
 
 
 def main() -> None:
-    """Work until the parent closes the pipe. Native libraries that write to stdout or stderr are not heard."""
+    """Work until the parent closes the pipe."""
+    tell = parent_told()
+    for line in sys.stdin.buffer:
+        tell(closing_event(Job.from_json(orjson.loads(line)), tell))
+
+
+def parent_told() -> Tell:
+    """How the parent is told events. Native libraries that write to stdout or stderr are not heard from now on."""
     out = os.dup(1)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 1)
@@ -29,22 +35,20 @@ def main() -> None:
         while left:
             left = left[os.write(out, left) :]
 
-    for line in sys.stdin.buffer:
-        tell(closing_event(Job.from_json(orjson.loads(line)), tell))
+    return tell
 
 
-def closing_event(job: Job, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+def closing_event(job: Job, tell: Tell) -> dict[str, Any]:
     """Do one job; how it ended: `done`, `more` (go on in a fresh process) or `failed`."""
     try:
         done = run_job(job, tell)
-    except DocaiError as error:
-        return {"event": "failed", "message": str(error), "exit_code": int(error.exit_code)}
     except Exception as error:  # noqa: BLE001 - the border of the process: a mistake of ours costs one file
-        text = f"internal error ({type(error).__name__}: {error})"
-        code = int(ExitCode.INTERNAL)
-        return {"event": "failed", "message": text, "exit_code": code, "trace": traceback.format_exc()}
-    if done is None:
-        return {"event": "more"}
+        return failure(error)
+    return {"event": "more"} if done is None else success(done)
+
+
+def success(done: Done) -> dict[str, Any]:
+    """The event of a file that was read and written."""
     return {
         "event": "done",
         "outputs": done.outputs,
@@ -52,6 +56,15 @@ def closing_event(job: Job, tell: Callable[[dict[str, Any]], None]) -> dict[str,
         "reasons": list(done.reasons),
         "exit_code": int(done.exit_code),
     }
+
+
+def failure(error: Exception) -> dict[str, Any]:
+    """The event of a file that could not be read or written; with a trace, where the mistake is ours."""
+    if isinstance(error, DocaiError):
+        return {"event": "failed", "message": str(error), "exit_code": int(error.exit_code)}
+    text = f"internal error ({type(error).__name__}: {error})"
+    trace = "".join(traceback.format_exception(error))
+    return {"event": "failed", "message": text, "exit_code": int(ExitCode.INTERNAL), "trace": trace}
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from docai.errors import InputError, LimitExceeded
 from docai.render import wire
 from docai.render.inputs import InputFile, Kind, check_kind
-from docai.render.worker import Forgotten, new_number, shared_worker
+from docai.render.worker import Forgotten, Worker, new_number, shared_worker
 from docai.types import Box, Font, Glyphs, Limits, Link, OutlineItem, Page, PageContent, Rule
 
 _PATIENCE = 0.3  # seconds that a call may go on which nobody waits for: a fresh process costs about as much
@@ -29,11 +29,13 @@ def open_document(
     name: str | None = None,
     ahead: bool = True,
     on_look: Callable[[], None] = lambda: None,
+    worker: Worker | None = None,
 ) -> Source:
     """Open a PDF, an image or a recording: a path, its bytes, or an `InputFile`.
 
     `ahead`: of a PDF that is read page by page, the next page is decoded meanwhile, on another core.
     `on_look` is called now and then while a long recording is looked through for its pages.
+    `worker`: the process that decodes PDFs and images, where it is not the one that all documents share.
     Raises InputError (missing, empty, corrupt, of another kind), PasswordError or LimitExceeded.
     """
     file = input_file(source, name or "document")
@@ -42,7 +44,7 @@ def open_document(
         from docai.render.recording import Recording
 
         return Recording(file, limits or Limits(), on_look)
-    return Source(file, password, limits or Limits(), ahead=ahead)
+    return Source(file, password, limits or Limits(), ahead=ahead, worker=worker)
 
 
 def input_file(source: str | Path | bytes | InputFile, name: str) -> InputFile:
@@ -70,6 +72,7 @@ class Source:
         kind: Kind | None = None,
         *,
         ahead: bool = True,
+        worker: Worker | None = None,
     ) -> None:
         self.name = file.name
         self._ahead = ahead
@@ -82,7 +85,7 @@ class Source:
                 f"{self.name}: {size} bytes exceed the limit of {limits.max_bytes}; raise it with --max-bytes"
             )
         self.kind = kind or check_kind(head, self.name)
-        self._worker, self._number = shared_worker(), new_number()
+        self._worker, self._number = worker or shared_worker(), new_number()
         self._generation = -1
         self.interrupted = False
         self._last_read = -2  # no page: none comes right behind it

@@ -118,6 +118,11 @@ class OcrOptions(ReadingOptions):
         return self.model in ENGINES
 
     @property
+    def reads_together(self) -> bool:
+        """Whether pages of many documents are asked about together: a model reads, page by page."""
+        return not (self.engine or self.ocr == "never" or self.multi_page)
+
+    @property
     def without_model(self) -> OcrOptions:
         """The same where no pixels are read, so that no model is asked for anything."""
         return replace(self, model=ENGINES[0], task=None, prompt=None, multi_page=False, crop_to_patches=False)
