@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import mlx.core as mx
 import numpy as np
 import pytest
 from mlx.utils import tree_flatten
 
 from docai.nn.batch import Places, batch_cache
-from docai.nn.cache import LatentCache
+from docai.nn.cache import Cache, LatentCache, LayerCache, RotatingLatentCache, RoundedLatentCache, Rounding
 from docai.nn.mla import HeadLinear, LatentAttention, LatentSpec
 from docai.nn.rope import Rope, RopeSpec
 
@@ -118,3 +120,76 @@ def test_packed_matrices_of_heads_give_what_their_numbers_stand_for() -> None:
     forth, back = (mx.array(state.standard_normal((2, n, 5, d)).astype(np.float32)) for n, d in ((HEADS, 32), (1, 64)))
     np.testing.assert_allclose(np.asarray(packed(forth)), np.asarray(plain(forth)), rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(np.asarray(packed.back(back)), np.asarray(plain.back(back)), rtol=1e-4, atol=1e-4)
+
+
+WIDE = LatentSpec.of(HEADS, RopeSpec(32, 100.0, interleaved=True), rank=64, plain=6, value=10, query_rank=12)
+
+
+def in_parts(made: LatentAttention, x: np.ndarray, cache: LayerCache, parts: list[int]) -> np.ndarray:
+    out, start, rope = [], 0, Rope(WIDE.rope)
+    for length in parts:
+        rotation, mask = rope.counting(start, start + length), cache.mask(length, None)
+        out.append(np.asarray(made(mx.array(x[:, start : start + length]), rotation, mask, cache)))
+        start += length
+    return np.concatenate(out, axis=1)
+
+
+def relative(found: np.ndarray, expected: np.ndarray) -> float:
+    return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
+
+
+@pytest.mark.parametrize(
+    ("rounding", "worst"),
+    [(Rounding(8, 8), 0.02), (Rounding(8, 8, 32), 0.02), (Rounding(4, 8), 0.15), (Rounding(4, 4), 0.3)],
+    ids=str,
+)
+def test_rounded_rows_are_near_the_exact_ones(rounding: Rounding, worst: float) -> None:
+    made, x = layer(WIDE), rows(7)
+    exact = in_parts(made, x, LatentCache(), [LENGTH])
+    for parts in ([LENGTH], [1] * LENGTH, [30, 1, 1, 8]):
+        cache = RoundedLatentCache(rounding)
+        found = in_parts(made, x, cache, parts)
+        assert relative(found, exact) < worst
+        kept = sum(int(a.nbytes) for a in cache.state) / cache.state[0].shape[2]
+        assert kept < (64 + 32) * 4 / 2, "less than half of what float32 takes"
+
+
+def test_rounded_rows_are_the_same_whichever_way_they_are_read() -> None:
+    """Expanded into keys and values, or not: both see the numbers that the rounded ones stand for."""
+    made, x = layer(WIDE), rows(8)
+    read = [in_parts(made, x, RoundedLatentCache(Rounding(4, 4)), parts) for parts in ([LENGTH], [1] * LENGTH)]
+    np.testing.assert_allclose(read[0], read[1], rtol=1e-3, atol=1e-4)
+
+
+def test_a_window_of_rows_is_what_its_tokens_give() -> None:
+    """The last token after a long text sees only the window, however it was read."""
+    made, x, window = layer(WIDE), rows(9), 16
+    outs = []
+    for parts in ([LENGTH], [1] * LENGTH, [5, 30, 5]):
+        outs.append(in_parts(made, x, RotatingLatentCache(window), parts))
+    plain = LatentCache()
+    mask = plain.mask(LENGTH, window)
+    whole = np.asarray(made(mx.array(x), Rope(WIDE.rope).counting(0, LENGTH), mask, plain))
+    for out in outs:
+        np.testing.assert_allclose(out, whole, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize(
+    "new", [lambda: RoundedLatentCache(Rounding(8, 8)), lambda: RotatingLatentCache(16)], ids=["rounded", "window"]
+)
+def test_places_of_other_caches_are_as_if_alone(new: Callable[[], Cache], apart: bool) -> None:
+    made, places, read = layer(WIDE), Places(2), [3, 29]
+    batch, texts = batch_cache(new(), places, apart=apart), [rows(5), rows(6)]
+    alone = [in_parts(made, x, new(), [length, *[1] * 5]) for x, length in zip(texts, read, strict=True)]
+    for place, (x, length) in enumerate(zip(texts, read, strict=True)):
+        own = new()
+        in_parts(made, x[:, :length], own, [length])
+        batch.join(place, own)
+        places.set(place, length)
+    for step in range(5):
+        given = np.concatenate([x[:, n + step : n + step + 1] for x, n in zip(texts, read, strict=True)])
+        out = np.asarray(made(mx.array(given), Rope(WIDE.rope).counting(batch.offset, 0), batch.mask(1, None), batch))
+        places.advance(1)
+        for place, length in enumerate(read):
+            np.testing.assert_allclose(out[place, 0], alone[place][0, length + step], rtol=1e-4, atol=1e-5)

@@ -23,11 +23,13 @@ from docai.nn.cache import (
     LatentCache,
     QuantizedCache,
     RotatingCache,
+    RotatingLatentCache,
+    RoundedLatentCache,
     Rounding,
     StateCache,
 )
 from docai.nn.mask import Blocks, Mask
-from docai.nn.scores import Scoring, attend, attend_quantized
+from docai.nn.scores import Scoring, attend, attend_quantized, attend_rounded_rows
 
 
 class Places:
@@ -35,6 +37,7 @@ class Places:
 
     def __init__(self, count: int) -> None:
         self.lengths = np.zeros(count, np.int32)
+        self.longest = 0
         self._offsets: mx.array | None = None
         self._columns: dict[tuple[int, ...], mx.array] = {}
         self._spread: dict[tuple[int, int], tuple[mx.array, mx.array]] = {}
@@ -84,6 +87,7 @@ class Places:
         return self._spread[key][1]
 
     def _changed(self) -> None:
+        self.longest = int(self.lengths.max(initial=0))
         self._offsets = None
         self._columns, self._spread = {}, {}
 
@@ -152,7 +156,7 @@ class BatchCache:
         return [mx.put_along_axis(kept, self._places.columns(x.shape, self._ring), x, axis=2) for kept, x in pairs]
 
     def _grow(self, length: int) -> None:
-        columns = self._needed(int(self._places.lengths.max(initial=0)) + length)
+        columns = self._needed(self._places.longest + length)
         if self._keys and self._keys[0].shape[2] < columns:
             self._keys, self._values = ([widened(a, columns) for a in part] for part in (self._keys, self._values))
 
@@ -247,6 +251,19 @@ class BatchLatentCache(BatchCache):
         return super()._attended(q, [mx.concatenate([k[0], v[0]], axis=-1)], k, scoring, mask)
 
 
+class BatchRoundedLatentCache(BatchQuantizedCache):
+    """The same, rounded as in `RoundedLatentCache`."""
+
+    def _key_parts(self, k: mx.array) -> Arrays:
+        return self._rounding.packed_rows(k)
+
+    def _value_parts(self, v: mx.array) -> Arrays:
+        return self._rounding.packed(v, value=False)
+
+    def _attended(self, q: mx.array, k: Arrays, v: Arrays, scoring: Scoring, mask: Mask) -> mx.array:
+        return attend_rounded_rows(q, k, v, self._rounding.rank(k), scoring, mask)
+
+
 class BatchConvCache(BatchCache):
     """The last rows of each place, as in `ConvCache`; steps are of one token."""
 
@@ -309,8 +326,12 @@ def batch_cache(cache: Cache, places: Places, *, apart: bool = False) -> BatchCa
             return BatchStateCache(places)
         case ConvCache():
             return BatchConvCache(places, cache.window, apart=apart)
+        case RotatingLatentCache():
+            return BatchLatentCache(places, cache.window, apart=apart)
         case RotatingCache():
             return BatchCache(places, cache.window, apart=apart)
+        case RoundedLatentCache():
+            return BatchRoundedLatentCache(places, cache.rounding, apart=apart)
         case QuantizedCache():
             return BatchQuantizedCache(places, cache.rounding, apart=apart)
         case LatentCache():

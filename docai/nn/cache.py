@@ -12,7 +12,7 @@ from typing import Protocol
 import mlx.core as mx
 
 from docai.nn.mask import Blocks, Mask, causal
-from docai.nn.scores import Scoring, attend, attend_quantized
+from docai.nn.scores import Scoring, attend, attend_quantized, attend_rounded_rows
 
 _STEP = 256  # tokens by which storage grows: few allocations, few distinct shapes
 
@@ -121,13 +121,23 @@ class FullCache(_Whole):
         return [a for a in (self._keys, self._values) if a is not None]
 
 
-class LatentCache(FullCache):
+class LatentRows(_Kept):
     """Keeps latent rows and turned keys (see `docai.nn.mla`), which beside each other are keys; the rows are values."""
 
     def take(self, k: mx.array, v: mx.array) -> Answer:
         """k (B, 1, L, rank), v (B, 1, L, turned); queries (B, heads, L, rank + turned) give (B, heads, L, rank)."""
         latent, turned = self.taken(k, v)
         return _answer(mx.concatenate([latent, turned], axis=-1), latent)
+
+    def taken(self, k: mx.array, v: mx.array) -> tuple[mx.array, mx.array]:
+        """Take in the next tokens; rows and turned keys of all that they see."""
+        raise NotImplementedError
+
+
+class LatentCache(LatentRows, FullCache):
+    """Latent rows of every token."""
+
+    taken = FullCache.taken
 
 
 class RotatingCache(_Kept):
@@ -144,10 +154,14 @@ class RotatingCache(_Kept):
         self._next = 0  # where the next token is written
 
     def take(self, k: mx.array, v: mx.array) -> Answer:
+        return _answer(*self.taken(k, v))
+
+    def taken(self, k: mx.array, v: mx.array) -> tuple[mx.array, mx.array]:
+        """Take in keys and values of the next tokens; those of all that they see."""
         length = k.shape[2]
-        keys, values = self._step(k, v) if length == 1 else self._chunk(k, v)
+        pair = self._step(k, v) if length == 1 else self._chunk(k, v)
         self.offset += length
-        return _answer(keys, values)
+        return pair
 
     def _step(self, k: mx.array, v: mx.array) -> tuple[mx.array, mx.array]:
         at = self._next % self.window
@@ -199,6 +213,12 @@ class RotatingCache(_Kept):
     @property
     def state(self) -> Arrays:
         return [a for a in (self._keys, self._values) if a is not None]
+
+
+class RotatingLatentCache(LatentRows, RotatingCache):
+    """Latent rows of the last `window` tokens."""
+
+    taken = RotatingCache.taken
 
 
 class ConvCache(RotatingCache):
@@ -268,6 +288,14 @@ class Rounding:
         bits = self.value_bits if value else self.key_bits
         return list(mx.quantize(x, group_size=self.grouped(x.shape[-1]), bits=bits))
 
+    def packed_rows(self, x: mx.array) -> Arrays:
+        """The same of latent rows, which are keys and values at once: to the larger of both numbers of bits."""
+        return self.packed(x, value=self.value_bits > self.key_bits)
+
+    def rank(self, packed: Arrays) -> int:
+        """The numbers of a latent row."""
+        return int(packed[0].shape[-1]) * 32 // max(self.key_bits, self.value_bits)
+
     def grouped(self, head_dim: int) -> int:
         """The numbers of a group, for heads of this size."""
         return next(g for g in (self.group, 64, 32) if head_dim % g == 0)
@@ -300,6 +328,32 @@ class QuantizedCache(_Whole):
     @property
     def state(self) -> Arrays:
         return [*self._keys, *self._values]
+
+
+class RoundedLatentCache(QuantizedCache, LatentRows):
+    """Latent rows and turned keys of every token, both rounded."""
+
+    def take(self, k: mx.array, v: mx.array) -> Answer:
+        rows, turned = self._rounded(k, v)
+        rank = int(k.shape[-1])
+        return lambda q, scoring, mask: attend_rounded_rows(q, rows, turned, rank, scoring, mask)
+
+    def taken(self, k: mx.array, v: mx.array) -> tuple[mx.array, mx.array]:
+        rows, turned = (_unpacked(parts, new) for parts, new in zip(self._rounded(k, v), (k, v), strict=True))
+        return rows, turned
+
+    def _rounded(self, k: mx.array, v: mx.array) -> tuple[Arrays, Arrays]:
+        start, self.offset = self.offset, self.offset + k.shape[2]
+        self._keys = _taken(self._keys, self.rounding.packed_rows(k), start)
+        self._values = _taken(self._values, self.rounding.packed(v, value=False), start)
+        return [a[:, :, : self.offset] for a in self._keys], [a[:, :, : self.offset] for a in self._values]
+
+
+def _unpacked(parts: Arrays, like: mx.array) -> mx.array:
+    """The numbers that rounded parts stand for, in rows as long as those of `like` and of its type."""
+    dims, (packed, scales, biases) = like.shape[-1], parts
+    group, bits = dims // scales.shape[-1], 32 * packed.shape[-1] // dims
+    return mx.dequantize(packed, scales, biases, group_size=group, bits=bits).astype(like.dtype)
 
 
 class Lent:

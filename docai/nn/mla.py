@@ -13,7 +13,7 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from docai.nn.attention import AttentionSpec
-from docai.nn.cache import LatentCache, LayerCache
+from docai.nn.cache import LatentRows, LayerCache
 from docai.nn.mask import Mask
 from docai.nn.rope import RopeSpec, Rotation
 from docai.nn.scores import attend
@@ -128,7 +128,7 @@ class LatentAttention(nn.Module):
         plain, turned = q[..., : spec.plain], rotation(q[..., spec.plain :])
         latent, key = mx.split(self.latent(x)[:, None], [spec.rank], axis=-1)
         latent, key = self.latent_norm(latent), rotation(key)  # (B, 1, L, rank), (B, 1, L, turned)
-        if x.shape[1] > self._most and isinstance(cache, LatentCache):
+        if x.shape[1] > self._most and isinstance(cache, LatentRows):
             out = self._expanded(plain, turned, *cache.taken(latent, key), mask)
         else:
             absorbed = self.key_down.back(plain) if spec.key_rows else self.key_up(plain)

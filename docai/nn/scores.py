@@ -42,6 +42,20 @@ def attend_quantized(
     return _product(weights, v, q.shape[-1], transpose=False).reshape(q.shape)
 
 
+def attend_rounded_rows(
+    q: mx.array, rows: Sequence[mx.array], turned: Sequence[mx.array], rank: int, scoring: Scoring, mask: Mask
+) -> mx.array:
+    """As `attend_quantized`, where keys are `rows` of `rank` numbers beside what is `turned`, and values the rows.
+
+    q (B, heads, L, rank + turned) -> (B, heads, L, rank)
+    """
+    grouped = _grouped(q, 1) * scoring.scale
+    plain, rest = grouped[..., :rank], grouped[..., rank:]
+    scores = _product(plain, rows, rank, transpose=True) + _product(rest, turned, rest.shape[-1], transpose=True)
+    weights = _weights(scores, scoring, mask, q.dtype)
+    return _product(weights, rows, rank, transpose=False).reshape(*q.shape[:-1], rank)
+
+
 def _product(x: mx.array, packed: Sequence[mx.array], dims: int, *, transpose: bool) -> mx.array:
     """(B, kv_heads, group, L, n) times a quantized (B, kv_heads, n, m), or its transpose; heads have `dims` numbers."""
     weight, scales, biases = (a[:, :, None] for a in packed)

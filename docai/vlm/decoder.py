@@ -17,6 +17,7 @@ from docai.nn.cache import (
     Lent,
     QuantizedCache,
     RotatingCache,
+    RoundedLatentCache,
     Rounding,
     StateCache,
 )
@@ -227,7 +228,7 @@ def _cache(spec: AttentionSpec, rounding: Rounding | None) -> Cache:
     if spec.window is not None:
         return ConvCache(spec.window) if isinstance(spec, ShortConvSpec) else RotatingCache(spec.window)
     if isinstance(spec, LatentSpec):
-        return LatentCache()
+        return LatentCache() if rounding is None else RoundedLatentCache(rounding)
     if spec.state_size:
         return StateCache()
     return FullCache() if rounding is None else QuantizedCache(rounding)

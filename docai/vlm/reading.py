@@ -8,7 +8,8 @@ import mlx.core as mx
 import numpy as np
 
 from docai.errors import UsageError
-from docai.nn.cache import Cache, FullCache, RotatingCache, Rounding
+from docai.nn.attention import AttentionSpec
+from docai.nn.cache import Cache, FullCache, LatentCache, RotatingCache, RotatingLatentCache, Rounding
 from docai.nn.mla import LatentSpec
 from docai.nn.rope import LongScaling
 from docai.vlm.connector import ImageFeatures
@@ -135,19 +136,29 @@ class Reading:
 
 def new_caches(network: Network, options: GenerationOptions) -> list[Cache]:
     """Empty caches, as the options have them. Raises UsageError where heads cannot be rounded, or are none."""
-    if (options.kv_bits or options.kv_window) and any(
-        isinstance(layer.attention, LatentSpec) for layer in network.spec.decoder.layers
-    ):
-        raise UsageError("kv_bits, kv_window: this model keeps small rows instead of keys and values; leave them out")
     if not options.kv_bits:
         caches, window = network.caches(), options.kv_window
-        return caches if window is None else [RotatingCache(window) if isinstance(c, FullCache) else c for c in caches]
+        return caches if window is None else [_rotating(cache, window) for cache in caches]
     layers = [layer.attention for layer in network.spec.decoder.layers]
-    heads = {layer.head_dim for layer in layers if not layer.state_size}
+    heads = {size for layer in layers if not layer.state_size for size in _rounded_sizes(layer)}
     if any(head % 32 for head in heads):
         raise UsageError(f"kv_bits: this model has heads of {min(heads)} numbers, and only groups of 32 can be rounded")
     rounding = Rounding(options.kv_bits, options.kv_value_bits or options.kv_bits, options.kv_group)
     return network.caches(rounding=rounding, dense_last=options.kv_dense_last)
+
+
+def _rotating(cache: Cache, window: int) -> Cache:
+    """A cache of the last tokens in the place of one of all."""
+    if isinstance(cache, LatentCache):
+        return RotatingLatentCache(window)
+    return RotatingCache(window) if isinstance(cache, FullCache) else cache
+
+
+def _rounded_sizes(layer: AttentionSpec) -> tuple[int, ...]:
+    """Numbers that are kept side by side: of a head, or of a latent row and of a turned key."""
+    if isinstance(layer, LatentSpec) and layer.rope is not None:
+        return layer.rank, layer.rope.dims
+    return (layer.head_dim,)
 
 
 def cache_kind(network: Network, request: Request) -> Hashable:
