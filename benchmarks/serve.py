@@ -18,8 +18,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from tests.crowd import SHORT, Crowd, descriptors, idle
 from tests.serving import Served, served
-from tests.test_serve_hostile import SHORT, Crowd, descriptors, idle
 from tests.tiny_checkpoint import tiny_qwen2_vl
 
 

@@ -210,6 +210,32 @@ def test_completions(client: Any, sees: Model) -> None:
     assert "".join(chunk.choices[0].text for chunk in stream) == expected.text
 
 
+@pytest.mark.parametrize("echo", [False, True])
+def test_where_tokens_begin_in_the_text(client: Any, echo: bool) -> None:
+    """Each token's text stands at its offset, also of characters of several tokens."""
+    asked = {
+        "model": "sees",
+        "prompt": "né",
+        "max_tokens": 12,
+        "logprobs": 2,
+        "echo": echo,
+        "temperature": 1,
+        "seed": 5,
+    }
+    choice = client.completions.create(**asked).choices[0]
+    told = choice.logprobs
+    assert told.text_offset[0] == (2 if echo else 0)
+    assert len(told.text_offset) == len(told.tokens) == 12
+    for token, at in zip(told.tokens, told.text_offset, strict=True):
+        assert token == "\ufffd" or choice.text[at:].startswith(token) or at == len(choice.text)
+    streamed: list[int] = []
+    text = ""
+    for chunk in client.completions.create(**asked, stream=True):
+        text += chunk.choices[0].text
+        streamed += chunk.choices[0].logprobs.text_offset if chunk.choices[0].logprobs else []
+    assert (text, streamed) == (choice.text, told.text_offset)
+
+
 def test_an_empty_prompt(client: Any) -> None:
     with pytest.raises(openai.BadRequestError, match="empty"):
         client.completions.create(model="sees", prompt="", max_tokens=4)
@@ -239,6 +265,35 @@ def test_responses(client: Any, folder: Path, sees: Model) -> None:
     assert client.responses.create(model="sees", input=back, max_output_tokens=4).output_text is not None
     shaped = {"format": {"type": "json_schema", "name": "bill", "schema": SCHEMA}}
     assert json.loads(client.responses.create(model="sees", input="x", text=shaped).output_text)
+
+
+def test_a_response_goes_on_from_another(client: Any, folder: Path) -> None:
+    """It is the same answer as to the whole conversation; instructions do not go along, as at OpenAI."""
+    parts = [{"type": "input_image", "image_url": picture(folder)}, {"type": "input_text", "text": "What?"}]
+    asked = {"model": "sees", "max_output_tokens": 8}
+    first = client.responses.create(input=[{"role": "user", "content": parts}], instructions="Be brief.", **asked)
+    second = client.responses.create(input="And now?", previous_response_id=first.id, **asked)
+    *_, last = client.responses.create(input="Why?", previous_response_id=second.id, stream=True, **asked)
+    third = last.response
+    said: list[Any] = [{"role": "user", "content": parts}, first.output[0].model_dump()]
+    said.append({"role": "user", "content": "And now?"})
+    assert second.output_text == client.responses.create(input=said, **asked).output_text
+    said += [second.output[0].model_dump(), {"role": "user", "content": "Why?"}]
+    assert third.output_text == client.responses.create(input=said, store=False, **asked).output_text
+    assert (third.previous_response_id, third.store) == (second.id, True)
+    assert client.responses.retrieve(second.id).output_text == second.output_text
+    unkept = client.responses.create(input="x", store=False, **asked)
+    assert not unkept.store
+    client.responses.delete(first.id)
+    for gone in (unkept.id, third.id, "resp_x"):
+        with pytest.raises(openai.BadRequestError) as caught:
+            client.responses.create(input="x", previous_response_id=gone, **asked)
+        assert caught.value.code == "previous_response_not_found"
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(first.id)
+    other = {"x-apc-tenant": "another"}
+    with pytest.raises(openai.BadRequestError):
+        client.responses.create(input="x", previous_response_id=second.id, extra_headers=other, **asked)
 
 
 def test_the_models(client: Any) -> None:

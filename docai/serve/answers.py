@@ -11,7 +11,7 @@ from typing import Any
 from fastapi import Request
 
 from docai.errors import DocaiError
-from docai.serve.desk import Desk, desk_of, owner_of
+from docai.serve.desk import Desk, desk_of, owner_of, tenant_of
 from docai.serve.errors import ApiError, busy, translated
 from docai.serve.messages import Conversation, Reader
 from docai.serve.models import Offered, Question
@@ -72,8 +72,7 @@ def question_of(
     tools: Sequence[Mapping[str, Any]] | None = None,
 ) -> Question:
     """What is asked, for whom."""
-    owner = owner_of(request)
-    tenant = (owner, request.headers.get("x-apc-tenant", ""))
+    owner, tenant = owner_of(request), tenant_of(request)
     client = owner or (request.client.host if request.client else "")
     return Question(
         talk.messages, talk.media, options, template=template, tools=tools, client=client, tenant=tenant,
@@ -206,8 +205,8 @@ def finish_of(answer: Generation) -> str:
 
 def logprob_json(told: TokenLogprob) -> dict[str, Any]:
     """A token's log probability as chat completions have it."""
-    top = [{"token": text, "logprob": _finite(value), "bytes": list(_bytes(text))} for _, text, value in told.top]
-    own = {"token": told.text, "logprob": _finite(told.logprob), "bytes": list(_bytes(told.text))}
+    top = [{"token": text, "logprob": finite(value), "bytes": list(_bytes(text))} for _, text, value in told.top]
+    own = {"token": told.text, "logprob": finite(told.logprob), "bytes": list(_bytes(told.text))}
     return {**own, "top_logprobs": top}
 
 
@@ -215,5 +214,6 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def _finite(value: float) -> float:
-    return max(value, -9999.0)  # what OpenAI gives for the impossible; JSON has no infinity
+def finite(value: float) -> float:
+    """A log probability as OpenAI gives it, for the impossible too: JSON has no infinity."""
+    return max(value, -9999.0)

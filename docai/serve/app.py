@@ -27,7 +27,7 @@ from docai.version import __version__
 
 LOG = logging.getLogger("docai.serve")
 _EXPIRE = 600.0  # seconds
-ROUTERS = ("models_api", "chat", "responses", "files", "documents", "ocr_api", "jobs", "settings", "web")
+ROUTERS = ("models_api", "chat", "completions", "responses", "files", "documents", "ocr_api", "jobs", "settings", "web")
 
 
 def make_app(options: ServeOptions) -> FastAPI:

@@ -1,11 +1,11 @@
-"""`/v1/chat/completions` and `/v1/completions` as OpenAI has them."""
+"""`/v1/chat/completions` as OpenAI has it."""
 
 from __future__ import annotations
 
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
 
@@ -29,11 +29,10 @@ from docai.serve.answers import (
 from docai.serve.desk import desk_of, while_there
 from docai.serve.errors import ApiError, reply
 from docai.serve.events import DONE, begun, event
-from docai.serve.messages import Conversation
 from docai.serve.models import Question
 from docai.serve.options import ServeOptions
 from docai.serve.route import Route
-from docai.serve.schemas import ChatRequest, CompletionRequest, ResponseFormat
+from docai.serve.schemas import ChatRequest, ResponseFormat
 from docai.serve.tools import FORCED, Manner, ToolWatch, forced_schema, manner_of
 from docai.vlm.request import Generation, GenerationOptions
 
@@ -265,93 +264,3 @@ def _divided(text: str, manner: Manner | None) -> tuple[str, list[dict[str, Any]
     said = watch.add(text)
     rest, calls = watch.end()
     return said + rest, [call.as_json() for call in calls]
-
-
-# --- completions
-
-
-@router.post("/v1/completions")
-async def completions(asked: CompletionRequest, request: Request) -> Response:
-    """How a text goes on, without a chat template."""
-    desk_of(request).models.find(asked.model)
-    said = sampling_of(asked)
-    if asked.logprobs is not None:
-        said["logprobs"] = asked.logprobs
-    options = options_of(said)
-    prompts = [asked.prompt] if isinstance(asked.prompt, str) else asked.prompt
-    if len(prompts) * asked.n > 64:
-        raise ApiError(400, "n: more than 64 answers at once", param="n")
-    questions = [
-        question_of(request, Conversation([{"role": "user", "content": prompt}]), _apart(options, n), template=False)
-        for prompt in prompts
-        for n in range(asked.n)
-    ]
-    shape = _Completion(asked, prompts)
-    if asked.stream:
-        return await begun(request, shape.streamed(request, questions))
-    return await while_there(request, shape.whole(request, questions))
-
-
-def _apart(options: GenerationOptions, number: int) -> GenerationOptions:
-    return options if options.seed is None else replace(options, seed=(options.seed + number) % (1 << 63))
-
-
-class _Completion:
-    """The shape of an answer of completions."""
-
-    def __init__(self, asked: CompletionRequest, prompts: Sequence[str]) -> None:
-        self._asked, self._prompts = asked, prompts
-        self._head = {"id": f"cmpl-{secrets.token_hex(12)}", "object": "text_completion", "created": int(time.time())}
-
-    @contextlib.asynccontextmanager
-    async def _answering(self, request: Request, questions: Sequence[Question]) -> AsyncIterator[Answers]:
-        async with (
-            using(request, self._asked.model, questions[0], len(questions)) as offered,
-            answering(request, offered, questions[0], several=questions) as answers,
-        ):
-            yield answers
-
-    async def whole(self, request: Request, questions: Sequence[Question]) -> Response:
-        async with self._answering(request, questions) as answers:
-            wholes = await answers.whole()
-            choices = [self._choice(index, whole.text, whole) for index, whole in enumerate(wholes)]
-            usage = _usage(wholes, self._asked.n)
-            said = {**self._head, "model": answers.offered.name, "choices": choices, "usage": usage}
-        return reply(said)
-
-    async def streamed(self, request: Request, questions: Sequence[Question]) -> AsyncGenerator[bytes]:
-        wanted = self._asked.stream_options is not None and self._asked.stream_options.include_usage
-        async with self._answering(request, questions) as answers:
-            wholes: list[Generation] = []
-            head = {**self._head, "model": answers.offered.name}
-            for index in range(len(questions) if self._asked.echo else 0):
-                yield event({**head, "choices": [self._choice(index, "")]})
-            async with contextlib.aclosing(answers.parts()) as parts:
-                async for part in parts:
-                    wholes += [part.whole] if part.whole is not None else []
-                    text = "" if part.piece is None else part.piece.text
-                    choice = self._choice(part.index, text, part.whole, echo=False)
-                    yield event({**head, "choices": [choice]} | ({"usage": None} if wanted else {}))
-            if wanted:
-                yield event({**head, "choices": [], "usage": _usage(wholes, self._asked.n)})
-        yield DONE
-
-    def _choice(self, index: int, text: str, whole: Generation | None = None, *, echo: bool = True) -> dict[str, Any]:
-        begin = self._prompts[index // self._asked.n] if self._asked.echo and echo else ""
-        told = None
-        if whole is not None and whole.logprobs is not None:
-            told = {
-                "tokens": [token.text for token in whole.logprobs],
-                "token_logprobs": [max(token.logprob, -9999.0) for token in whole.logprobs],
-                "top_logprobs": [{t: max(value, -9999.0) for _, t, value in one.top} for one in whole.logprobs],
-                "text_offset": [],
-            }
-        reason = None if whole is None else finish_of(whole)
-        return {"index": index, "text": begin + text, "logprobs": told, "finish_reason": reason}
-
-
-def _usage(wholes: Sequence[Generation], n: int) -> dict[str, Any]:
-    """Each prompt counts once."""
-    prompt = sum(whole.usage.prompt for whole in wholes) // max(1, n)
-    generated = sum(whole.usage.generated for whole in wholes)
-    return {"prompt_tokens": prompt, "completion_tokens": generated, "total_tokens": prompt + generated}

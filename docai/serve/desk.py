@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from fastapi import Request
 
 from docai.serve.front import ClientGone
+from docai.serve.kept import Responses
 from docai.serve.lane import Lane
 from docai.serve.media import Media
 from docai.serve.metrics import Metrics
@@ -59,6 +60,7 @@ class Desk:
         self.store = Store(options.folder, options.keep_jobs_s, options.max_stored)
         self.media = Media(options, self.store)
         self.models = Models(options, self.compute, self.hands)
+        self.responses = Responses(options.response_store << 20, options.keep_responses_s)
         self.bells = Bells()
         self.ready = self.closing = False
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -122,6 +124,11 @@ def desk_of(request: Request) -> Desk:
 def owner_of(request: Request) -> str:
     """Who asks: a name made of the key."""
     return str(getattr(request.state, "owner", ""))
+
+
+def tenant_of(request: Request) -> tuple[str, str]:
+    """Among whom what was read or kept may be shared: who has sent the same key and, beside it, the same tenant."""
+    return owner_of(request), request.headers.get("x-apc-tenant", "")
 
 
 async def while_there(request: Request, work: Awaitable[T]) -> T:

@@ -107,6 +107,8 @@ def described(file: File) -> dict[str, Any]:
         "status": "processed",
         "sample_type": "ocr_input",
         "source": "upload",
+        "mimetype": None,
+        "deleted": False,
     }
 
 

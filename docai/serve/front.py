@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import ipaddress
 import logging
 import re
 import secrets
+import socket
 import time
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -44,6 +46,7 @@ class Front:
     def __init__(self, app: ASGIApp, options: ServeOptions, metrics: Metrics) -> None:
         self._app, self._options, self._metrics = app, options, metrics
         self._keys = [key.encode() for key in options.api_key or ()]
+        self._hosts = Hosts(options)
         self._room = _BODIES_AT_ONCE * options.max_body
         self.open = 0
 
@@ -127,23 +130,55 @@ class Front:
         return hashlib.sha256(given).hexdigest()[:16]
 
     def _check_origin(self, headers: Headers) -> None:
-        """Web pages of others may not ask, neither as themselves nor under a name of their own for this machine."""
+        """Web pages of others may not ask, neither as themselves nor under a name of their own for this machine.
+
+        Such a name is only found out by the `Host` that it was asked for (DNS rebinding). Whoever has the key may use
+        any name.
+        """
         host = headers.get("host", "")
-        if self._options.local and not _is_local(host):
-            raise ApiError(403, "this server answers on its own machine only; --host lets others in", code="host")
+        if not self._keys and not self._hosts.known(host):
+            told = "this server does not go by that name; start it with --allow-host NAME, or with an --api-key"
+            raise ApiError(403, told, code="host")
         origin = headers.get("origin")
-        if origin and origin != "null" and urlsplit(origin).netloc == host:
-            return
-        if origin:
+        if origin is not None and not self._hosts.may_ask(origin, host):
             raise ApiError(403, "web pages of other servers may not ask here", code="origin")
 
 
-def _is_local(host: str) -> bool:
+class Hosts:
+    """The names under which a server may be asked."""
+
+    def __init__(self, options: ServeOptions) -> None:
+        self._local = options.local
+        self._allowed = frozenset(options.allow_host or ())
+        own = {"localhost", "", options.host.lower()}
+        if not self._local:
+            machine = socket.gethostname().lower()
+            own |= {machine, f"{machine}.local", socket.getfqdn().lower()}
+        self._own = own | self._allowed
+
+    def known(self, host: str) -> bool:
+        """Whether a `Host` is a name of this server's, or an address: nobody else can give names to these."""
+        name = _name_of(f"//{host}")
+        if name is None or name in self._own:
+            return name is not None
+        try:
+            address = ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return address.is_loopback or not self._local
+
+    def may_ask(self, origin: str, host: str) -> bool:
+        """Whether a web page of this `Origin` may: the server's own, or one of a name that was allowed."""
+        name = _name_of(origin)
+        return bool(name) and (name in self._allowed or urlsplit(origin).netloc == host)
+
+
+def _name_of(address: str) -> str | None:
+    """The name or the address of the host; None for what is none."""
     try:
-        name = urlsplit(f"//{host}").hostname or ""
+        return (urlsplit(address).hostname or "").removesuffix(".")
     except ValueError:
-        return False
-    return name in ("localhost", "::1", "") or (name.startswith("127.") and name.replace(".", "").isdigit())
+        return None
 
 
 class _Body:

@@ -60,6 +60,11 @@ class Metrics:
             self._sums[name] += value
             self._buckets[name][place] += 1
 
+    def total(self, name: str) -> float:
+        """The sum of a counter over its labels."""
+        with self._lock:
+            return sum(self._counts[name].values())
+
     def answered(self, answer: Generation) -> None:
         """An answer has ended."""
         usage, timings = answer.usage, answer.timings

@@ -83,15 +83,22 @@ class ServeOptions:
     )
     max_stored: int = option(20 << 30, "Most bytes of uploaded files and of jobs' documents together.", least=1)
     keep_jobs: str = option("24h", "How long finished jobs and uploaded files are kept: 30m, 24h, 7d.")
+    response_store: int = option(
+        64, "Megabytes of memory for past responses, which previous_response_id goes on from; 0 is none.", least=0
+    )
+    keep_responses: str = option("1h", "How long a response is kept after it was used last: 30m, 1h.")
     grace: float = option(10.0, "Seconds that running answers get to end when the server is stopped.", least=0)
 
     def __post_init__(self) -> None:
         check(self)
-        _ = self.keep_alive_s, self.keep_jobs_s  # says at once what is wrong with them
+        _ = self.keep_alive_s, self.keep_jobs_s, self.keep_responses_s  # says at once what is wrong with them
         if "" in (self.api_key or ()):
             raise UsageError("api_key: expected a key; got nothing")
         if not all(key.isascii() and key.isprintable() and " " not in key for key in self.api_key or ()):
             raise UsageError("api_key: expected printable ASCII without spaces: headers hold nothing else")
+        for name in self.allow_host or ():
+            if not re.fullmatch(r"[a-z0-9_.-]+", name):
+                raise UsageError(f"allow_host: expected a name in small letters, as in docs.example.org; got {name!r}")
 
     @property
     def limits(self) -> Limits:
@@ -105,6 +112,10 @@ class ServeOptions:
     @property
     def keep_jobs_s(self) -> float:
         return seconds_of(self.keep_jobs, "keep_jobs")
+
+    @property
+    def keep_responses_s(self) -> float:
+        return seconds_of(self.keep_responses, "keep_responses")
 
     @property
     def local(self) -> bool:

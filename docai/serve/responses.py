@@ -1,11 +1,11 @@
-"""`/v1/responses`: the parts of OpenAI's newer API that its clients use. Nothing of a response is kept."""
+"""`/v1/responses`: the parts of OpenAI's newer API that its clients use."""
 
 from __future__ import annotations
 
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -14,9 +14,10 @@ from starlette.responses import Response
 
 from docai.serve.answers import Answers, answering, conversation, finish_of, question_of, usage_of, using
 from docai.serve.chat import chat_options, manner_in, settled, tools_of
-from docai.serve.desk import desk_of, while_there
+from docai.serve.desk import Desk, desk_of, tenant_of, while_there
 from docai.serve.errors import ApiError, reply
 from docai.serve.events import begun, event
+from docai.serve.kept import Item
 from docai.serve.models import Question
 from docai.serve.route import Route
 from docai.serve.schemas import ChatRequest, ResponsesRequest
@@ -29,11 +30,13 @@ router = APIRouter(route_class=Route, tags=["chat"])
 @router.post("/v1/responses")
 async def responses(asked: ResponsesRequest, request: Request) -> Response:
     """An answer, in the shape of OpenAI's Responses API."""
+    desk = desk_of(request)
+    desk.models.find(asked.model)
+    before: list[Item] = []
     if asked.previous_response_id is not None:
-        raise ApiError(400, "responses are not kept here: send the whole conversation", param="previous_response_id")
-    desk_of(request).models.find(asked.model)
-    as_chat = chat_of(asked)
-    options = chat_options(as_chat, desk_of(request).options)
+        before = desk.responses.items(asked.previous_response_id, tenant_of(request))
+    as_chat = chat_of(asked, before)
+    options = chat_options(as_chat, desk.options)
     talk = await while_there(request, conversation(request, as_chat.messages))
     question = question_of(request, talk, options, tools=tools_of(as_chat))
     shape = _Response(asked, as_chat)
@@ -42,13 +45,41 @@ async def responses(asked: ResponsesRequest, request: Request) -> Response:
     return await while_there(request, shape.whole(request, question))
 
 
-def chat_of(asked: ResponsesRequest) -> ChatRequest:
-    """The same request, to chat completions. Raises ApiError."""
+@router.get("/v1/responses/{number}")
+async def response(number: str, request: Request) -> Response:
+    """A response that is kept."""
+    kept = desk_of(request).responses.find(number, tenant_of(request))
+    if kept is None:
+        raise _unknown(number)
+    return reply(kept.said)
+
+
+@router.delete("/v1/responses/{number}")
+async def delete(number: str, request: Request) -> Response:
+    """Forget a response. What goes on from it does not hold any more."""
+    if not desk_of(request).responses.drop(number, tenant_of(request)):
+        raise _unknown(number)
+    return reply({"id": number, "object": "response", "deleted": True})
+
+
+def _unknown(number: str) -> ApiError:
+    return ApiError(404, f"there is no response {number[:80]!r} (any more)", code="response_not_found")
+
+
+def items_of(asked: ResponsesRequest) -> list[Item]:
+    """What a request adds to the conversation."""
+    given = asked.input
+    return [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else given
+
+
+def chat_of(asked: ResponsesRequest, before: Sequence[Item] = ()) -> ChatRequest:
+    """The same request, behind the items `before`, to chat completions. Raises ApiError."""
     messages: list[dict[str, Any]] = []
     if asked.instructions:
         messages.append({"role": "system", "content": asked.instructions})
-    given = asked.input
-    for number, item in enumerate([{"role": "user", "content": given}] if isinstance(given, str) else given):
+    for item in before:
+        messages += _messages(item, "previous_response_id")
+    for number, item in enumerate(items_of(asked)):
         messages += _messages(item, f"input.{number}")
     said: dict[str, Any] = {
         "model": asked.model,
@@ -108,7 +139,18 @@ class _Response:
     async def whole(self, request: Request, question: Question) -> Response:
         async with self._answering(request, question) as answers:
             (whole,) = await answers.whole()
-            return reply(self._said(answers, whole, self._output(answers, whole)))
+            said = self._said(answers, whole, self._output(answers, whole))
+        self._keep(request, said)
+        return reply(said)
+
+    def _stores(self, desk: Desk) -> bool:
+        return desk.responses.on and self._asked.store is not False
+
+    def _keep(self, request: Request, said: dict[str, Any]) -> None:
+        desk, asked = desk_of(request), self._asked
+        if self._stores(desk):
+            items = [*items_of(asked), *said["output"]]
+            desk.responses.keep(said, items, tenant_of(request), asked.previous_response_id)
 
     @contextlib.asynccontextmanager
     async def _answering(self, request: Request, question: Question) -> AsyncIterator[Answers]:
@@ -145,9 +187,9 @@ class _Response:
             "model": answers.offered.name,
             "output": output,
             "parallel_tool_calls": asked.parallel_tool_calls,
-            "previous_response_id": None,
+            "previous_response_id": asked.previous_response_id,
             "reasoning": {"effort": None, "summary": None},
-            "store": False,
+            "store": self._stores(answers.desk),
             "temperature": asked.temperature,
             "text": asked.text or {"format": {"type": "text"}},
             "tool_choice": asked.tool_choice or "auto",
@@ -175,6 +217,7 @@ class _Response:
             for data in writer.end():
                 yield data
             said = self._said(answers, whole, writer.items)
+            self._keep(request, said)
             yield self._event(f"response.{said['status']}", response=said)
 
     def _event(self, name: str, **more: Any) -> bytes:

@@ -1,0 +1,229 @@
+"""Crowds: queues have an end, who leaves ends what was done for them, and nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import concurrent.futures
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("mlx.core")
+
+from docai.render.document import Source
+from docai.render.worker import shared_worker
+from docai.serve import front
+from docai.serve.errors import ApiError
+from docai.serve.room import Room
+from tests.conftest import make_pdf
+from tests.crowd import LONG, SHORT, URI, Crowd, descriptors, head, idle
+from tests.serving import Served, served
+from tests.tiny_checkpoint import tiny_llama, tiny_qwen2_vl
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    tiny_qwen2_vl(folder / "sees")
+    tiny_llama(folder / "text")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(models: Path) -> Iterator[Served]:
+    with served(models / "state", model=[str(models / "sees")], max_body=1 << 20, max_queue_depth=4) as running:
+        yield running
+
+
+def test_a_full_queue_says_when_to_come_back(server: Served) -> None:
+    """More than run (8) and wait (4): the others are told so at once."""
+    body = {**LONG, "max_tokens": 300}
+    with concurrent.futures.ThreadPoolExecutor(40) as pool:
+        answers = list(pool.map(lambda _: server.ask("POST", "/v1/chat/completions", body), range(40)))
+    statuses = [response.status for response, _ in answers]
+    assert set(statuses) == {200, 503}
+    for response, data in answers:
+        if response.status == 503:
+            assert int(response.headers["retry-after"]) > 0
+            assert json.loads(data)["error"]["code"] == "overloaded"
+        else:
+            assert json.loads(data)["usage"]["completion_tokens"] == 300
+
+
+def test_places_are_never_more_than_there_are() -> None:
+    room, most, lock = Room("things wait", lambda: 7), [0], threading.Lock()
+
+    def take(_: int) -> int:
+        try:
+            with room.held():
+                with lock:
+                    most[0] = max(most[0], room.taken)
+                time.sleep(0.001)
+        except ApiError as error:
+            return error.status
+        return 200
+
+    with concurrent.futures.ThreadPoolExecutor(32) as pool:
+        took = Counter(pool.map(take, range(500)))
+    assert set(took) == {200, 503}
+    assert (most[0], room.taken) == (7, 0)
+    with pytest.raises(ApiError) as caught:
+        room.take(8)
+    assert caught.value.status == 400
+
+
+@contextlib.contextmanager
+def busy(server: Served) -> Iterator[None]:
+    """The thread for pages has something else to do meanwhile."""
+    over = threading.Event()
+    waiting = asyncio.run_coroutine_threadsafe(server.desk.pages.do(over.wait), server.loop)
+    try:
+        yield
+    finally:
+        over.set()
+        waiting.result(5)
+
+
+def test_exactly_as_many_wait_as_may(models: Path, tmp_path: Path) -> None:
+    """Of 30 documents at once one is read and 4 wait, also where jobs wait; of 30 jobs at once 4 run and 4 wait."""
+    asked = [(path, {"document": URI}) for path in ("/v1/parse", "/v1/detect", "/v1/ocr") for _ in range(10)]
+    with served(tmp_path / "state", max_queue_depth=4) as server, concurrent.futures.ThreadPoolExecutor(30) as pool:
+        with busy(server):
+            jobs = list(pool.map(lambda _: server.ask("POST", "/v1/jobs", {"document": URI}), range(30)))
+            sent = [pool.submit(server.ask, "POST", *one) for one in asked]
+            until = time.monotonic() + 20
+            while sum(one.done() for one in sent) < 25:
+                assert time.monotonic() < until
+                time.sleep(0.01)
+            assert server.desk.pages.room.taken == 5
+        answers = [one.result() for one in sent]
+        for found, most in ((jobs, 8), (answers, 5)):
+            statuses = Counter(response.status for response, _ in found)
+            assert statuses == {202 if found is jobs else 200: most, 503: 30 - most}
+            refused = [response for response, _ in found if response.status == 503]
+            assert all(int(response.headers["retry-after"]) > 0 for response in refused)
+        assert server.desk.pages.room.taken == 0
+        for _, data in jobs:
+            if b'"id"' in data:
+                until = time.monotonic() + 20
+                while server.json("GET", f"/v1/jobs/{json.loads(data)['id']}")["status"] != "done":
+                    assert time.monotonic() < until
+                    time.sleep(0.02)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_who_leaves_ends_the_answer(server: Served, stream: bool) -> None:
+    server.ask("POST", "/v1/chat/completions", SHORT)
+    data = json.dumps({**LONG, "stream": stream}).encode()
+    began = time.monotonic()
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.sendall(head("/v1/chat/completions", content_length=str(len(data))) + data)
+        while not server.desk.models.running:
+            assert time.monotonic() - began < 5
+            time.sleep(0.001)
+        if stream:
+            connection.recv(100)
+    idle(server, 3)
+
+
+def leave_while(server: Served, path: str, body: Any, begun: Callable[[], bool]) -> float:
+    """Ask, leave once it has begun, and wait until nothing of it goes on: the seconds that this took."""
+    data = json.dumps(body).encode()
+    until = time.monotonic() + 20
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.sendall(head(path, content_length=str(len(data))) + data)
+        while not begun():
+            assert time.monotonic() < until
+            time.sleep(0.001)
+    left = time.monotonic()
+    while any(lane.running for lane in server.desk.lanes) or server.desk.pages.room.taken:
+        assert time.monotonic() - left < 20, "a page goes on that nobody waits for"
+        time.sleep(0.01)
+    return time.monotonic() - left
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="processes are stopped by signals")
+@pytest.mark.parametrize("path", ["/v1/parse", "/v1/detect", "/v1/ocr"])
+def test_who_leaves_ends_a_page_that_hangs(server: Served, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decoding process is killed that works for nobody; others have a fresh one."""
+    assert server.ask("POST", path, {"document": URI})[0].status == 200
+    hung: list[int] = []
+    content = Source.content
+
+    def hangs(source: Source, index: int) -> Any:
+        process = shared_worker()._process
+        assert process is not None
+        hung.append(process.pid)
+        os.kill(process.pid, signal.SIGSTOP)
+        return content(source, index)
+
+    monkeypatch.setattr(Source, "content", hangs)
+    assert leave_while(server, path, {"document": URI}, lambda: bool(hung)) < 10  # --page-seconds is 60
+    monkeypatch.undo()
+    assert server.ask("POST", path, {"document": URI})[0].status == 200
+    fresh = shared_worker()._process
+    assert fresh is not None
+    assert fresh.pid != hung[0]
+
+
+def test_who_leaves_ends_a_document(server: Served) -> None:
+    """Of many pages no other is read."""
+    many = make_pdf([f"BT /F 12 Tf 20 160 Td (Page {n}) Tj ET" for n in range(300)])
+    body = {"document": "data:application/pdf;base64," + base64.b64encode(many).decode()}
+    before = server.desk.metrics.total("pages_total")
+    leave_while(server, "/v1/parse", body, lambda: server.desk.metrics.total("pages_total") > before)
+    assert server.desk.metrics.total("pages_total") - before < 300
+
+
+def test_who_leaves_ends_what_a_model_reads(server: Served) -> None:
+    body = {"document": URI, "model": "sees", "ocr": "force", "guard": "off", "max_tokens": 3000}
+    assert server.ask("POST", "/v1/parse", {**body, "max_tokens": 4})[0].status == 200
+    began = time.monotonic()
+    assert server.ask("POST", "/v1/parse", body)[0].status == 200
+    whole = time.monotonic() - began
+    assert leave_while(server, "/v1/parse", body, lambda: server.desk.sight.running) < whole / 2
+    assert server.ask("POST", "/v1/parse", {**body, "max_tokens": 4})[0].status == 200
+
+
+def test_a_reader_that_does_not_read(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front, "_SEND_SECONDS", 0.3)
+    data = json.dumps({**LONG, "stream": True, "logprobs": True, "top_logprobs": 20}).encode()
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", server.port))
+        connection.sendall(head("/v1/chat/completions", content_length=str(len(data))) + data)
+        while not server.desk.models.running:
+            time.sleep(0.001)
+        idle(server, 15)
+
+
+def test_a_crowd(server: Served) -> None:
+    crowd = Crowd(server)
+    crowd.client(0, time.monotonic() + 1)
+    before = descriptors()
+    until = time.monotonic() + 20
+    with concurrent.futures.ThreadPoolExecutor(64) as pool:
+        for future in [pool.submit(crowd.client, number, until) for number in range(1, 65)]:
+            future.result()
+    idle(server)
+    assert {200, 202, 422} <= set(crowd.statuses)
+    for number in crowd.jobs:
+        deadline = time.monotonic() + 20
+        while server.json("GET", f"/v1/jobs/{number}")["status"] in ("queued", "running"):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert server.json("GET", f"/v1/jobs/{number}")["status"] == "done"
+    assert descriptors() <= before + 8
+    assert len(server.desk._tasks) < 8
