@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from docai.preprocess.normalize import HALF
 from docai.vlm.config import Config
 from docai.vlm.families import Family
 from docai.vlm.families import qwen_vision as qwen
 from docai.vlm.families.cohere_vision import TURNS
-from docai.vlm.images import qwen_images
 from docai.vlm.positions import MropeSpec
 from docai.vlm.prompt import ClipPrompt, PromptSpec, Stamped
 from docai.vlm.spec import ModelSpec
-from docai.vlm.videos import qwen_videos
 
 _CLIPS = ClipPrompt(
     "<|VIDEO_PAD|>",
@@ -40,7 +37,7 @@ FAMILY = Family(
         template=TURNS,
         clips=_CLIPS,
     ),
-    qwen_images(patch=16, mean=HALF, std=HALF, least_pixels=256**2, most_pixels=4096**2),
+    qwen.TAPPED_IMAGES,
     text_only=True,
-    videos=qwen_videos(patch=16, mean=HALF, std=HALF, whole=True, most_tokens=768),
+    videos=qwen.TAPPED_CLIPS,
 )

@@ -38,7 +38,7 @@ def decoder_rules(
         Rename(f"{layer}self_attn.{{x:q|k|v|o}}_proj.{{part}}", f"{ours}attn.{{x}}.{{part}}"),
         Rename(f"{layer}self_attn.{{x:q|k}}_norm.weight", f"{ours}attn.{{x}}_norm.weight"),
         *_latent_rules(spec, f"{layer}self_attn.", f"{ours}attn."),
-        *_delta_rules(spec, f"{layer}linear_attn.", f"{ours}attn."),
+        *_delta_rules(spec, f"{layer}linear_attn.", f"{ours}attn.", norm_offset=norm_offset),
         *_expert_rules(layer, ours),
         Split(f"{layer}mlp.gate_up_proj.{{part}}", (f"{ours}mlp.gate.{{part}}", f"{ours}mlp.up.{{part}}")),
         Rename(f"{layer}mlp.{{x:gate|up|down}}_proj.{{part}}", f"{ours}mlp.{{x}}.{{part}}"),
@@ -86,8 +86,11 @@ def key_rows_by_names(config: Mapping[str, Any], names: Collection[str]) -> Mapp
     return {**config, KEY_ROWS: packed, **section}
 
 
-def _delta_rules(spec: DecoderSpec, old: str, ours: str) -> tuple[Rule, ...]:
-    """Of gated DeltaNet; its convolution, of one channel each, is a matrix in every layout."""
+def _delta_rules(spec: DecoderSpec, old: str, ours: str, *, norm_offset: bool) -> tuple[Rule, ...]:
+    """Of gated DeltaNet, whose convolution is a matrix (channels, kernel) with a 1 somewhere.
+
+    MLX puts it last, and adds the 1 of norms up at the same time; so one in another place than is expected is refused.
+    """
     if not any(isinstance(layer.attention, DeltaSpec) for layer in spec.layers):
         return ()
     named = {
@@ -98,7 +101,12 @@ def _delta_rules(spec: DecoderSpec, old: str, ours: str) -> tuple[Rule, ...]:
         "norm.weight": "norm.weight",
         "out_proj.{part}": "o.{part}",
     }
-    return Reshape(f"{old}conv1d.weight", (0, -1)), *renames(named, old, ours)
+    kernel = f"{old}conv1d.weight"
+    return (
+        Reshape(kernel, (0, 1, 0) if norm_offset else (0, 0, 1)),
+        Reshape(kernel, (0, -1)),
+        *renames(named, old, ours),
+    )
 
 
 def _qkv(spec: DecoderSpec) -> tuple[int, int, int]:

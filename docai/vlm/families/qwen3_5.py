@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from docai.checkpoint.dialect import Drop, Rule, renames
-from docai.preprocess.normalize import HALF
 from docai.vlm.config import Config
-from docai.vlm.families import Family, Rules
+from docai.vlm.families import Family
 from docai.vlm.families import qwen_vision as qwen
-from docai.vlm.images import qwen_images
 from docai.vlm.positions import MropeSpec
 from docai.vlm.spec import ModelSpec
-from docai.vlm.videos import qwen_videos
 
 _TOKENS = {"image_token_id": 248_056, "video_token_id": 248_057}
 _SECTIONS = (11, 11, 10)
@@ -38,20 +33,13 @@ _FIRST: tuple[Rule, ...] = (
     ),
 )
 
-
-def _rules(model: ModelSpec, *, foreign: Rules) -> tuple[Rule, ...]:
-    return *_FIRST, *foreign(model)
-
-
-_DIALECTS = qwen.dialects(qwen.LINEAR, qwen.TAPPED_MERGER, qwen.NESTED, norm_offset=True)
-
 FAMILY = Family(
     "qwen3_5",
     ("qwen3_5", "qwen3_5_moe", "qwen3_5_text", "qwen3_5_moe_text"),
     spec,
-    {name: rules if name == "docai" else partial(_rules, foreign=rules) for name, rules in _DIALECTS.items()},
+    qwen.dialects(qwen.LINEAR, qwen.TAPPED_MERGER, qwen.NESTED, norm_offset=True, first=_FIRST),
     qwen.prompt_spec(system=False, clips=qwen.STAMPED_CLIPS),
-    qwen_images(patch=16, mean=HALF, std=HALF, least_pixels=256**2, most_pixels=4096**2),
+    qwen.TAPPED_IMAGES,
     text_only=True,
-    videos=qwen_videos(patch=16, mean=HALF, std=HALF, whole=True, most_tokens=768),
+    videos=qwen.TAPPED_CLIPS,
 )

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from docai.checkpoint.dialect import Rule, Transpose
-from docai.preprocess.normalize import HALF
 from docai.vlm.config import Config
 from docai.vlm.families import Family
 from docai.vlm.families import qwen_vision as qwen
-from docai.vlm.images import qwen_images
 from docai.vlm.positions import MropeSpec
 from docai.vlm.spec import ModelSpec
-from docai.vlm.videos import qwen_videos
 
 _TEXT = {
     "vocab_size": 151_936, "hidden_size": 4096, "intermediate_size": 22_016, "num_hidden_layers": 32,
@@ -45,7 +42,7 @@ FAMILY = Family(
     spec,
     {**qwen.TAPPED, "hf": hub_rules},
     qwen.prompt_spec(system=False, clips=qwen.STAMPED_CLIPS),
-    qwen_images(patch=16, mean=HALF, std=HALF, least_pixels=256**2, most_pixels=4096**2),
+    qwen.TAPPED_IMAGES,
     text_only=True,
-    videos=qwen_videos(patch=16, mean=HALF, std=HALF, whole=True, most_tokens=768),
+    videos=qwen.TAPPED_CLIPS,
 )

@@ -11,6 +11,7 @@ from docai.checkpoint.dialect import Drop, Rename, Reshape, Rule, Split, Transpo
 from docai.errors import CheckpointError
 from docai.nn.mlp import MlpSpec
 from docai.nn.packed_vit import PackedVitSpec
+from docai.preprocess.normalize import HALF
 from docai.vlm.config import Config
 from docai.vlm.connector import MergerSpec
 from docai.vlm.families import Family, Rules
@@ -156,13 +157,22 @@ LINEAR = {"linear_fc1.{part}": "up.{part}", "linear_fc2.{part}": "down.{part}"}
 GATED = {"{x:gate|up|down}_proj.{part}": "{x}.{part}"}
 
 
-def rules(spec: ModelSpec, names: Names, mlp: Pairs, merger: Pairs, *, norm_offset: bool = False) -> tuple[Rule, ...]:
+def rules(
+    spec: ModelSpec,
+    names: Names,
+    mlp: Pairs,
+    merger: Pairs,
+    *,
+    norm_offset: bool = False,
+    first: tuple[Rule, ...] = (),
+) -> tuple[Rule, ...]:
     """From a dialect's names to ours. A model that is loaded without its tower leaves it out."""
     text = decoder_rules(spec.decoder, names.model, names.head, norm_offset=norm_offset)
     if spec.vision is None:
-        return (Drop(f"{names.tower}{{rest}}"), *text)
+        return (*first, Drop(f"{names.tower}{{rest}}"), *text)
     block, ours, patch = f"{names.tower}blocks.{{i}}.", "vision.blocks.{i}.", f"{names.tower}patch_embed.proj."
     return (
+        *first,
         *((Transpose(f"{patch}weight", (0, 4, 1, 2, 3)),) if names.channels_last else ()),
         Reshape(f"{patch}weight", (0, -1)),  # a convolution over whole patches is a matrix
         Rename(f"{patch}{{part}}", "vision.patch.{part}"),
@@ -183,14 +193,17 @@ def own_rules(spec: ModelSpec) -> tuple[Rule, ...]:
     return () if spec.vision is not None else (Drop("vision.{rest}"), Drop("connector.{rest}"))
 
 
-def dialects(mlp: Pairs, merger: Pairs, hub: Names = FLAT, *, norm_offset: bool = False) -> dict[str, Rules]:
+def dialects(
+    mlp: Pairs, merger: Pairs, hub: Names = FLAT, *, norm_offset: bool = False, first: tuple[Rule, ...] = ()
+) -> dict[str, Rules]:
     """The rules of every dialect. `hub`: the names of the first files; transformers nests the same modules deeper.
 
-    `norm_offset`: norms multiply by 1 + w; MLX's files have the 1 in them.
+    `norm_offset`: norms multiply by 1 + w; MLX's files have the 1 in them. `first`: rules before all others.
     """
     named = {"hf": hub, "transformers": NESTED, "mlx": MLX}
+    common = partial(rules, mlp=mlp, merger=merger, first=first)
     foreign = {
-        dialect: partial(rules, names=names, mlp=mlp, merger=merger, norm_offset=norm_offset and names is not MLX)
+        dialect: partial(common, names=names, norm_offset=norm_offset and names is not MLX)
         for dialect, names in named.items()
     }
     return {**foreign, "docai": own_rules}
@@ -210,5 +223,8 @@ def second_family(name: str, spec: Callable[[Config], ModelSpec], mlp: Pairs) ->
     )
 
 
+# What goes with `tapped_tower`: rules, pictures and clips.
 TAPPED_MERGER = {"norm.{part}": "norm.{part}", **LINEAR}
-TAPPED = dialects(mlp=LINEAR, merger=TAPPED_MERGER, hub=NESTED)  # of `tapped_tower`
+TAPPED = dialects(mlp=LINEAR, merger=TAPPED_MERGER, hub=NESTED)
+TAPPED_IMAGES = qwen_images(patch=16, mean=HALF, std=HALF, least_pixels=256**2, most_pixels=4096**2)
+TAPPED_CLIPS = qwen_videos(patch=16, mean=HALF, std=HALF, whole=True, most_tokens=768)
