@@ -6,12 +6,15 @@ import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 LONGEST_PERIOD = 512  # tokens of what is repeated
 # A repetition is a loop once it has gone on for so many tokens and so many times. Sentences come again and again in no
 # document that makes sense; a page of empty cells, dot leaders or equal rows is a real thing, so those may go on.
 _WORDS = (256, 4)
 _MARKS = (1280, 6)
+_SHORTEST = _WORDS[0] * (_WORDS[1] - 1) // _WORDS[1]  # the least tokens in a row that equal earlier ones in a loop
+_ROOM = 8 * LONGEST_PERIOD
 
 _CELLS = re.compile(r"\||<t[dhr]\b|&|\\\\")  # rows of Markdown, HTML and LaTeX tables
 
@@ -26,18 +29,22 @@ class LoopGuard:
     def __init__(self, text_of: Callable[[Sequence[int]], str]) -> None:
         """`text_of` gives the text of tokens, to tell words from marks."""
         self._text_of = text_of
-        self._last = np.full(LONGEST_PERIOD, -1, dtype=np.int64)  # latest first
+        self._room = np.full(_ROOM, -1, dtype=np.int64)  # filled from its end, so that the latest token comes first
+        self._at = _ROOM - LONGEST_PERIOD
         self._same = np.zeros(LONGEST_PERIOD, dtype=np.int64)  # at p - 1: tokens in a row equal to that p before
         self._recheck = 0
         self._seen = 0
 
     def add(self, token: int) -> bool:
         """Whether the answer has become a loop with this token."""
-        self._same = (self._same + 1) * (self._last == token)
-        self._last = np.roll(self._last, 1)
-        self._last[0] = token
-        self._seen += 1
+        self._same += 1
+        self._same *= self._last == token
+        self._note(token)
         if self._seen < self._recheck:
+            return False
+        missing = _SHORTEST - int(self._same.max())
+        if missing > 0:  # a token more makes a repetition no more than one token longer
+            self._recheck = self._seen + missing
             return False
         period = self._period(*_WORDS)
         if period is None:
@@ -46,6 +53,19 @@ class LoopGuard:
             return True
         self._recheck = self._seen + 16  # a ruler so far: what it consists of need not be asked at every token
         return False
+
+    @property
+    def _last(self) -> NDArray[np.int64]:
+        """The last tokens, latest first."""
+        return self._room[self._at : self._at + LONGEST_PERIOD]
+
+    def _note(self, token: int) -> None:
+        if self._at == 0:
+            self._room[-LONGEST_PERIOD:] = self._last
+            self._at = _ROOM - LONGEST_PERIOD
+        self._at -= 1
+        self._room[self._at] = token
+        self._seen += 1
 
     def _period(self, tokens: int, times: int) -> int | None:
         """The shortest period of a repetition that has reached this length, or None."""

@@ -35,16 +35,12 @@ class Sampler:
         self._rules: list[Rule] | None = None  # made with the first scores, which tell the size of the vocabulary
         self._step = 0
         self.greedy = options.temperature == 0 or options.top_k == 1
+        self.ruled = bool(ruling(options))  # scores depend on what the request has seen: it is drawn for by itself
         self.seed = None if self.greedy else secrets.randbits(63) if options.seed is None else options.seed
 
     @property
     def options(self) -> Sampling:
         return self._options
-
-    @property
-    def ruled(self) -> bool:
-        """Whether scores depend on what the request has seen, so that it cannot be drawn for with others."""
-        return bool(ruling(self._options))
 
     def __call__(self, logits: mx.array, allowed: mx.array | None = None) -> mx.array:
         """The next token (1,), for scores (1, V); `allowed` (V,) is True for the tokens that may follow."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from docai.checkpoint.dialect import Rule
     from docai.preprocess.clips import ClipProcessor
     from docai.preprocess.inputs import ImageProcessor
+    from docai.preprocess.sounds import SoundProcessor
     from docai.vlm.ask import Asked
     from docai.vlm.config import Config
     from docai.vlm.encdec import EncDecSpec
@@ -38,7 +39,8 @@ class Family:
     checkpoints without the tower's weights, to be used for text.
 
     `videos` makes the processor of clips. A family with a tower that has none sees them as pictures, unless `no_video`
-    says why not. `no_repeat_ngram`: answers never repeat so many tokens, where nothing else is asked for.
+    says why not. `sounds` makes the processor of sounds, of families that hear; `sound_with_video`: videos beside them,
+    too. `no_repeat_ngram`: answers never repeat so many tokens, where nothing else is asked for.
 
     Encoder-decoder models have `asked`, which puts a prompt into ids. `added_tokens` belong into a vocabulary that
     lacks them. `remarks`: what the user should know of checkpoints whose name has this in it. `by_names`: the config
@@ -59,6 +61,8 @@ class Family:
     videos: Callable[[Mapping[str, Any], Mapping[str, Any]], ClipProcessor] | None = None
     no_video: str = ""
     no_repeat_ngram: int = 0
+    sounds: Callable[[Mapping[str, Any], Mapping[str, Any]], SoundProcessor] | None = None
+    sound_with_video: bool = False
 
 
 # model_type -> the module of its family. `a+b`: an `a` whose vision_config has model_type `b` is of another family.
