@@ -156,7 +156,7 @@ def test_prompts_with_tools_have_their_template() -> None:
         (["hello"], "a role and content"),
         ([{"content": "a"}], "a role and content"),
         ([{"role": "user", "content": 3}], "a text or a list of parts"),
-        ([{"role": "user", "content": [{"type": "audio", "data": "x"}]}], "type text .* or image.*audio"),
+        ([{"role": "user", "content": [{"type": "audio", "data": "x"}]}], "a part is audio, but this model hears nothing"),
         ([{"role": "user", "content": [{"type": "text"}]}], "with a text"),
     ],
 )

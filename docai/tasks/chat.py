@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from docai.vlm.clips import is_clip, question_of
+from docai.errors import UsageError
+from docai.vlm.clips import in_turn, question_about
+from docai.vlm.sounds import Sound
 
 if TYPE_CHECKING:
     from docai.vlm.clips import Medium
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Chat:
-    """A conversation. Pictures and videos that are added belong to the next question; later turns see them, too.
+    """A conversation. Pictures, videos and a sound that are added belong to the next question and to later ones.
 
     More than `most_images` are refused, the frames that a model sees as pictures among them.
     """
@@ -34,7 +36,7 @@ class Chat:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all turns, pictures and videos."""
+        """Forget all turns and what belongs to them."""
         self._turns: list[dict[str, Any]] = []
         self._media: list[Medium] = []
         self._added: list[Medium] = []
@@ -44,11 +46,21 @@ class Chat:
     @property
     def pictures(self) -> int:
         """The number of pictures and videos so far."""
-        return len(self._media) + len(self._added)
+        return len(self._media) + len(self._added) - len(self._sounds)
+
+    @property
+    def _sounds(self) -> list[Sound]:
+        return [medium for medium in (*self._media, *self._added) if isinstance(medium, Sound)]
 
     def add(self, media: Iterable[Medium]) -> None:
-        """Pictures and videos for the next question, which stands behind them; pictures come first."""
-        self._added = sorted([*self._added, *media], key=is_clip)
+        """Pictures, videos and a sound for the next question, which stands behind them; pictures come first.
+
+        Raises UsageError for a second sound: a request takes one, and has all that came before.
+        """
+        new = list(media)
+        if len(self._sounds) + sum(isinstance(medium, Sound) for medium in new) > 1:
+            raise UsageError("expected one audio clip in a conversation; there is one: begin anew for another")
+        self._added = in_turn([*self._added, *new])
 
     def ask(self, text: str, on_piece: Callable[[Piece], None] = lambda _: None) -> Generation:
         """The answer to a question; `on_piece` hears of it as it comes.
@@ -56,8 +68,7 @@ class Chat:
         An answer that is interrupted stays in the conversation as far as it came, and the KeyboardInterrupt goes on. A
         question that fails leaves the conversation as it was.
         """
-        videos = sum(map(is_clip, self._added))
-        turn = question_of(len(self._added) - videos, text, videos)
+        turn = question_about(self._added, text)
         stream = self.model.answer(
             [*self._turns, turn],
             [*self._media, *self._added],

@@ -1,5 +1,7 @@
 """Videos for models: as such where a family sees them, else as pictures in order. This is the one place that decides.
 
+Sounds are taken by those that hear, one a request.
+
 Nothing is decoded before it is known how many frames a request takes and whether they may be taken.
 """
 
@@ -7,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -18,6 +20,7 @@ from docai.render.sampling import MOST_LOOKED_AT, even, frame_count, scenes
 from docai.types import VIDEO_FPS, VIDEO_FRAMES
 from docai.vlm.features import Key, pixels_key
 from docai.vlm.pictures import Picture, PictureLike, picture_of
+from docai.vlm.sounds import Sound
 
 if TYPE_CHECKING:
     from docai.render.clip import Video
@@ -133,8 +136,8 @@ class Clip:
             )  # fmt: skip
 
 
-Medium: TypeAlias = "Picture | Clip"
-MediumLike: TypeAlias = "Clip | PictureLike"
+Medium: TypeAlias = "Picture | Clip | Sound"
+MediumLike: TypeAlias = "Clip | Sound | PictureLike"
 
 
 def _given(rgb: Rgb) -> Callable[[], Rgb]:
@@ -166,8 +169,8 @@ def clip_of(
 
 
 def medium_of(source: MediumLike) -> Medium:
-    """A clip as it is, and a file or bytes that begin like a video as one; anything else as a picture."""
-    if isinstance(source, Clip | Picture):
+    """A clip or a sound as it is, and a file or bytes that begin like a video as a clip; anything else as a picture."""
+    if isinstance(source, Clip | Picture | Sound):
         return source
     if isinstance(source, str | Path | bytes) and _begins_like_a_video(source):
         return clip_of(source)
@@ -201,19 +204,24 @@ def settle(
     model: str,
     family: Family,
     sees: bool,
+    hears: bool = False,
     most_images: int | None = None,
 ) -> Settled:
     """What a model is given of a conversation with clips, whatever asks it: they stay, or become pictures.
 
-    Raises UsageError where the model takes no video or the messages have other media than came, LimitExceeded where
-    pictures and frames are more than `most_images`; both before anything is decoded.
+    Raises UsageError where the model takes no video or no sound or the messages have other media than came,
+    LimitExceeded where pictures and frames are more than `most_images`; both before anything is decoded.
     """
     clips = [medium for medium in media if isinstance(medium, Clip)]
+    sounds = [medium for medium in media if isinstance(medium, Sound)]
+    if sounds:
+        _check_sounds(sounds, bool(clips), model, family, hears)
+        _check_order(messages, media)
     if not clips:
         return Settled(messages, media)
     if why := refusal(family, sees=sees):
         raise UsageError(f"{clips[0].name}: model {model} takes no video: {why}")
-    own = len(media) - len(clips)
+    own = len(media) - len(clips) - len(sounds)
     if family.videos is not None:
         _check(own, [], most_images)
         return Settled(messages, media)
@@ -221,6 +229,26 @@ def settle(
     for clip in clips:
         clip.tell(model, *clip.plan())
     return _as_pictures(messages, media)
+
+
+def _check_sounds(sounds: Sequence[Sound], beside_clips: bool, model: str, family: Family, hears: bool) -> None:
+    """Raise UsageError for sounds that a model does not take."""
+    if beside_clips and not (hears and family.sound_with_video):
+        raise UsageError("Combined video and audio inputs are not supported")
+    if not hears:
+        why = "this checkpoint has no weights for it" if family.sounds else "models of its family hear nothing"
+        raise UsageError(f"{sounds[0].name}: model {model} takes no audio: {why}")
+    if len(sounds) > 1:
+        raise UsageError(f"expected one audio clip in a request; got {len(sounds)}")
+
+
+def _check_order(messages: Sequence[Message], media: Sequence[Medium]) -> None:
+    """Raise UsageError where the parts of messages are not what came for them, one after another."""
+    parts = [
+        part for message in messages if isinstance(content := message.get("content"), list)
+        for part in content if _kind(part)
+    ]  # fmt: skip
+    _check_kinds([*zip(parts, media, strict=False), *((part, None) for part in parts[len(media) :])])
 
 
 def refusal(family: Family, *, sees: bool) -> str:
@@ -287,28 +315,53 @@ def _in_frames(message: Message, media: Sequence[Medium]) -> tuple[Message, list
 
 
 def _kind(part: Any) -> str:
-    """`image` or `video`, or nothing for a part of text."""
+    """`image`, `video` or `audio`, or nothing for a part of text."""
     said = str(part.get("type", "")) if isinstance(part, Mapping) else ""
-    return next((kind for kind in ("image", "video") if said in (kind, f"{kind}_url", f"input_{kind}")), "")
+    return next((kind for kind in _CAME if said in (kind, f"{kind}_url", f"input_{kind}")), "")
 
 
 def _check_kinds(held: Sequence[tuple[Any, Medium | None]]) -> None:
     for part, medium in held:
         if medium is None:
             raise UsageError(f"messages: a part is of type {_kind(part)}, but none came for it")
-        if isinstance(medium, Clip) != (_kind(part) == "video"):
-            came = "a video" if isinstance(medium, Clip) else "an image"
-            raise UsageError(f"messages: a part is of type {_kind(part)}, but what came for it is {came}")
+        came = _KINDS.get(type(medium), "image")
+        if came != _kind(part):
+            raise UsageError(f"messages: a part is of type {_kind(part)}, but what came for it is {_CAME[came]}")
 
 
-def is_clip(medium: MediumLike) -> bool:
-    """Whether a medium is a video; as a key it sorts images before videos."""
-    return isinstance(medium, Clip)
+_KINDS: dict[type, str] = {Clip: "video", Sound: "audio"}
+_CAME = {"image": "an image", "video": "a video", "audio": "a sound"}
 
 
-def question_of(images: int, text: str, videos: int = 0) -> dict[str, Any]:
-    """A question as a message, its images and then its videos before it."""
-    if not images + videos:
+def in_turn(media: Iterable[Medium]) -> list[Medium]:
+    """Images, then videos, then sounds."""
+    return sorted(media, key=lambda medium: list(_CAME).index(_KINDS.get(type(medium), "image")))
+
+
+def with_sound(messages: Sequence[Message], media: Sequence[Medium], sound: Sound) -> list[Medium]:
+    """Media with a sound among them, where the messages have a part for it; without messages, behind them.
+
+    Raises UsageError where they have none.
+    """
+    kinds = [
+        kind for message in messages if isinstance(content := message.get("content"), list)
+        for part in content if (kind := _kind(part))
+    ]  # fmt: skip
+    if messages and "audio" not in kinds:
+        raise UsageError("messages: audio came with them, but no part of them is of type audio")
+    place = kinds.index("audio") if messages else len(media)
+    return [*media[:place], sound, *media[place:]]
+
+
+def question_about(media: Sequence[Medium], text: str) -> dict[str, Any]:
+    """A question as a message behind its media, which are `in_turn`."""
+    kinds = [_KINDS.get(type(medium), "image") for medium in media]
+    return question_of(kinds.count("image"), text, kinds.count("video"), kinds.count("audio"))
+
+
+def question_of(images: int, text: str, videos: int = 0, sounds: int = 0) -> dict[str, Any]:
+    """A question as a message, its images, then its videos, then its sounds before it."""
+    kinds = ["image"] * images + ["video"] * videos + ["audio"] * sounds
+    if not kinds:
         return {"role": "user", "content": text}
-    seen = [*({"type": "image"} for _ in range(images)), *({"type": "video"} for _ in range(videos))]
-    return {"role": "user", "content": [*seen, {"type": "text", "text": text}]}
+    return {"role": "user", "content": [*({"type": kind} for kind in kinds), {"type": "text", "text": text}]}

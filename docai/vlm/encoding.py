@@ -50,7 +50,7 @@ def _groups(own: dict[Key, RequestImage], others: dict[Key, RequestImage]) -> It
 
 
 def _shape(image: RequestImage) -> Hashable:
-    return image.input.pixels.shape, image.input.grid
+    return image.input.kind, image.input.pixels.shape, image.input.grid
 
 
 def _give(jobs: Sequence[Job], key: Key, features: ImageFeatures) -> None:

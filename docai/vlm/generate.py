@@ -67,11 +67,14 @@ class Runtime:
         """Raise LimitExceeded for a prompt that leaves no room for an answer."""
         if len(ids) < self.context:
             return
-        pictured = sum(image.input.tokens for image in images)
-        parts = f", {pictured} of them for {len(images)} image{'s' * (len(images) != 1)}" if images else ""
+        seen = [image.input.tokens for image in images if image.input.kind != "audio"]
+        heard = [image.input.tokens for image in images if image.input.kind == "audio"]
+        parts = f", {sum(seen)} of them for {len(seen)} image{'s' * (len(seen) != 1)}" if seen else ""
+        parts += f", {sum(heard)} of them for audio" if heard else ""
+        advice = "fewer or smaller images (image_tokens)" if seen else "shorter audio" if heard else "less text"
         raise LimitExceeded(
             f"the prompt has {len(ids)} tokens{parts}, but the model's context is {self.context}, answer included; ask "
-            f"with {'fewer or smaller images (image_tokens)' if images else 'less text'}"
+            f"with {advice}"
         )
 
 

@@ -161,7 +161,8 @@ class Job:
         answer, request = self.answer, self.request
         usage = Usage(
             prompt=len(request.ids),
-            images=sum(image.input.tokens for image in request.images),
+            images=sum(image.input.tokens for image in request.images if image.input.kind != "audio"),
+            audio=sum(image.input.tokens for image in request.images if image.input.kind == "audio"),
             generated=len(answer.tokens),
             thinking=answer.thought.count,
             reused=self._reused,

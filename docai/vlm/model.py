@@ -13,12 +13,25 @@ import numpy as np
 
 from docai.checkpoint.checkpoint import Checkpoint
 from docai.checkpoint.hub import open_checkpoint
-from docai.errors import DocaiError, UsageError
+from docai.errors import DocaiError, InputError, UsageError
 from docai.preprocess.clips import ClipProcessor
 from docai.preprocess.inputs import ImageInput, ImageProcessor
 from docai.preprocess.processors import cutting, within
+from docai.preprocess.sounds import SoundProcessor
 from docai.vlm.ask import Setting
-from docai.vlm.clips import Clip, Medium, MediumLike, Sample, is_clip, medium_of, question_of, settle
+from docai.vlm.audio import audio_config
+from docai.vlm.clips import (
+    Clip,
+    Medium,
+    MediumLike,
+    Sample,
+    in_turn,
+    medium_of,
+    question_about,
+    question_of,
+    settle,
+    with_sound,
+)
 from docai.vlm.connector import ImageFeatures
 from docai.vlm.engine import Engine
 from docai.vlm.families import Family
@@ -34,6 +47,8 @@ from docai.vlm.prompt import Message, encode, render
 from docai.vlm.request import Answering, Generation, GenerationOptions
 from docai.vlm.scheduler import EngineLimits
 from docai.vlm.shelf import shelf_of
+from docai.vlm.sounds import Sound, SoundLike, sound_of
+from docai.vlm.spec import ModelSpec
 from docai.vlm.stream import Pieces
 from docai.vlm.structured import Grammar, Vocabulary
 from docai.vlm.thinking import thinking_marks
@@ -46,6 +61,8 @@ PREFIX_CACHE = 1024  # megabytes for what was read of prompts
 class Model:
     """Answers prompts with images. Requests share its weights and caches; nothing else of them stays here."""
 
+    _sounds: SoundProcessor | None = None
+
     def __init__(
         self,
         name: str,
@@ -55,12 +72,13 @@ class Model:
         processor: ImageProcessor | None,
         *,
         clips: ClipProcessor | None = None,
+        sounds: SoundProcessor | None = None,
         feature_cache: int = 20,
         prefixes: BlockStore | None = None,
         limits: EngineLimits | None = None,
     ) -> None:
         self.name, self.network, self.family, self.tokenizer = name, network, family, tokenizer
-        self._processor, self._clips = processor, clips
+        self._processor, self._clips, self._sounds = processor, clips, sounds
         self._features: FeatureCache[tuple[ImageInput, ImageFeatures]] = FeatureCache(feature_cache)
         self.runtime = Runtime(network, Pieces(tokenizer), thinking_marks(tokenizer))
         self.engine = Engine(self.runtime, store=prefixes, limits=limits)  # where its requests run
@@ -70,6 +88,11 @@ class Model:
     def sees(self) -> bool:
         """Whether it takes images."""
         return self._processor is not None
+
+    @property
+    def hears(self) -> bool:
+        """Whether it takes sounds."""
+        return self._sounds is not None
 
     @property
     def context(self) -> int:
@@ -106,18 +129,20 @@ class Model:
         prompt: str | Sequence[Message],
         images: Sequence[MediumLike] = (),
         *,
+        audio: SoundLike | None = None,
         template: bool = True,
         tools: Sequence[Mapping[str, Any]] | None = None,
         **options: Any,
     ) -> Generation:
         """The whole answer; see `stream`."""
-        return self.stream(prompt, images, template=template, tools=tools, **options).whole()
+        return self.stream(prompt, images, audio=audio, template=template, tools=tools, **options).whole()
 
     def stream(
         self,
         prompt: str | Sequence[Message],
         images: Sequence[MediumLike] = (),
         *,
+        audio: SoundLike | None = None,
         template: bool = True,
         tools: Sequence[Mapping[str, Any]] | None = None,
         **options: Any,
@@ -125,16 +150,18 @@ class Model:
         """The answer to a prompt or a conversation, piece by piece.
 
         `images` stand before a prompt; in a conversation, where its content has parts `{"type": "image"}`, in order.
-        Videos may be among them (`{"type": "video"}`): files, or what `docai.vlm.clips.clip_of` gives.
+        Videos may be among them (`{"type": "video"}`): files, or what `docai.vlm.clips.clip_of` gives. `audio` is a
+        file, its bytes, or (samples, how many a second); it stands behind them, or at the part `{"type": "audio"}`.
         `template=False` leaves the chat template out. Other options are those of `GenerationOptions`. Raises a
         DocaiError for images that cannot be read or taken, and a prompt that is too long.
         """
         media = [medium_of(image) for image in images]
+        if audio is not None:
+            media = with_sound(() if isinstance(prompt, str) else prompt, media, sound_of(audio))
         if isinstance(prompt, str):
-            media.sort(key=is_clip)
-        videos = sum(map(is_clip, media))
-        messages = as_messages(prompt, len(media) - videos, videos)
-        return self.answer(messages, media, GenerationOptions(**options), template=template, tools=tools)
+            media = in_turn(media)
+            prompt = [question_about(media, prompt)]
+        return self.answer(prompt, media, GenerationOptions(**options), template=template, tools=tools)
 
     def generate_many(
         self,
@@ -180,13 +207,17 @@ class Model:
     ) -> Request:
         """What `answer` asks; `engine` answers many of them at once."""
         media = [medium_of(image) for image in images]
-        settled = settle(messages, media, model=self.name, family=self.family, sees=self.sees, most_images=most_images)
-        if images and not self.sees:
+        settled = settle(
+            messages, media, model=self.name, family=self.family, sees=self.sees, hears=self.hears,
+            most_images=most_images,
+        )  # fmt: skip
+        seen = sum(not isinstance(medium, Sound) for medium in settled.media)
+        if seen and not self.sees:
             raise UsageError(f"model {self.name} was loaded without a vision tower (text-only checkpoint)")
         if options.beams > 1:
             raise UsageError(f"beams: {self.name} writes one answer token by token; encoder-decoder models search")
         setting = Setting(options.multi_page, options.crop_to_patches)
-        self._check_setting(len(settled.media), setting)
+        self._check_setting(seen, setting)
         taken = [self._medium(medium, options.image_tokens, crops=setting.crops) for medium in settled.media]
         said, prompt = _thinking(options), self.family.prompt
         text = render(settled.messages, self.tokenizer, prompt, template=template, tools=tools, setting=setting, **said)
@@ -210,7 +241,22 @@ class Model:
         return clip.sample() if self._clips is None else clip.sample(self._clips.least_frames)
 
     def _medium(self, medium: Medium, most: int | None, *, crops: bool) -> RequestImage:
+        if isinstance(medium, Sound):
+            return self._sound(medium)
         return self._clip(medium, most) if isinstance(medium, Clip) else self._image(medium, most, crops=crops)
+
+    def _sound(self, sound: Sound) -> RequestImage:
+        """The sound of a request: what the cache has of it, or what the processor makes of it."""
+        assert self._sounds is not None
+        known = self._features.get(sound.key)
+        if known is not None:
+            heard, features = known
+            return RequestImage(sound.key, heard, lambda: features, cached=True)
+        samples = sound.samples(self._sounds.rate, self._sounds.most)
+        try:
+            return self._to_encode(sound.key, self._sounds(samples))
+        except InputError as error:
+            raise InputError(f"{sound.name}: {error}") from error
 
     def _clip(self, clip: Clip, most: int | None) -> RequestImage:
         """A clip of a request, by the digest of its frames: what the cache has of it, or what the processor makes."""
@@ -265,9 +311,9 @@ class Model:
         return Grammar(self._vocabulary, schema)
 
 
-def as_messages(prompt: str | Sequence[Message], images: int, videos: int = 0) -> Sequence[Message]:
-    """A prompt as a conversation of one turn: its images first, then its videos."""
-    return [question_of(images, prompt, videos)] if isinstance(prompt, str) else prompt
+def as_messages(prompt: str | Sequence[Message], images: int) -> Sequence[Message]:
+    """A prompt as a conversation of one turn: its images first."""
+    return [question_of(images, prompt)] if isinstance(prompt, str) else prompt
 
 
 def _thinking(options: GenerationOptions) -> dict[str, Any]:
@@ -316,10 +362,12 @@ def model_of(
     network = load_network(checkpoint, dtype=dtype, on_progress=on_progress)
     network.fuse()
     _wire()
-    processor = clips = None
+    processor = clips = sounds = None
     if spec.connector is not None and family.images is not None:
         processor = family.images(preprocessor_config(checkpoint), checkpoint.config)
         clips = None if family.videos is None else family.videos(video_config(checkpoint), checkpoint.config)
+    if isinstance(spec, ModelSpec) and spec.hearing is not None and family.sounds is not None:
+        sounds = family.sounds(audio_config(checkpoint), checkpoint.config)
     tokenizer = Tokenizer.from_checkpoint(checkpoint).stopping_at(family.prompt.stops)
     if not isinstance(network, Network):
         from docai.vlm.encdec_generate import Habits
@@ -335,6 +383,7 @@ def model_of(
         tokenizer,
         processor,
         clips=clips,
+        sounds=sounds,
         feature_cache=feature_cache,
         prefixes=BlockStore(
             prefix_cache << 20, None if prefix_disk is None else shelf_of(Path(prefix_disk), checkpoint, network)

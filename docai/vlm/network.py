@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from docai.errors import UsageError
 from docai.nn.cache import Cache, LayerCache, Rounding
-from docai.preprocess.inputs import ImageInput
+from docai.preprocess.inputs import ImageInput, SoundInput
 from docai.vlm.connector import ImageFeatures, build_connector
 from docai.vlm.decoder import Decoder
+from docai.vlm.hearing import Hearing
 from docai.vlm.spec import ModelSpec
 from docai.vlm.vision import Seen, build_tower, seen_together
 
@@ -53,7 +54,7 @@ class Prompt:
 
 
 class Network(nn.Module):
-    """Names: vision and connector (in models that see; those of early fusion have no vision), decoder."""
+    """Names: vision and connector (in models that see; those of early fusion have no vision), hearing, decoder."""
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
@@ -61,6 +62,8 @@ class Network(nn.Module):
             self.vision = build_tower(spec.vision)
         if spec.connector is not None:
             self.connector = build_connector(spec.connector)
+        if spec.hearing is not None:
+            self.hearing = Hearing(spec.hearing)
         self.decoder = Decoder(spec.decoder)
         self._spec = spec
 
@@ -75,7 +78,15 @@ class Network(nn.Module):
         self.decoder.fuse()
 
     def encode(self, images: Sequence[ImageInput], *, together: bool = False) -> list[ImageFeatures]:
-        """The features of each image, as the decoder takes them. `together`: of one shape, see `seen_together`."""
+        """The features of each image or sound, as the decoder takes them.
+
+        `together`: images of one shape, see `seen_together`. Sounds are heard one by one.
+        """
+        pictures = [image for image in images if not isinstance(image, SoundInput)]
+        seen = iter(self._seen(pictures, together) if pictures else ())
+        return [self.hearing(image) if isinstance(image, SoundInput) else next(seen) for image in images]
+
+    def _seen(self, images: Sequence[ImageInput], together: bool) -> list[ImageFeatures]:
         if "vision" not in self:
             seen = [Seen(mx.array(image.pixels)) for image in images]
         else:
@@ -114,7 +125,7 @@ class Network(nn.Module):
         if rows != len(places):
             raise UsageError(f"the prompt has room for {len(places)} image tokens, but the images give {rows}")
         placed = None if positions is None else positions[:, None]
-        prompt = Prompt(x, known_ids, placed, shift, self._blocks(places, len(ids)), end=end or len(ids))
+        prompt = Prompt(x, known_ids, placed, shift, self._blocks(ids, places), end=end or len(ids))
         return self._merged(prompt, features, mx.array(places)) if rows else prompt
 
     def _merged(self, prompt: Prompt, features: Sequence[ImageFeatures], places: mx.array) -> Prompt:
@@ -134,15 +145,19 @@ class Network(nn.Module):
     @property
     def image_tokens(self) -> list[int]:
         """The ids that features replace."""
-        return [t for t in (self._spec.image_token, self._spec.video_token) if t is not None]
+        spec = self._spec
+        return [t for t in (spec.image_token, spec.video_token, spec.audio_token) if t is not None]
 
     def _image_places(self, ids: Ids) -> Ids:
         return np.flatnonzero(np.isin(ids, self.image_tokens)).astype(np.int32)
 
-    def _blocks(self, places: Ids, length: int) -> mx.array | None:
+    def _blocks(self, ids: Ids, places: Ids) -> mx.array | None:
         """(1, L) the block of each token, 0 for none. Image tokens in a row are one: an image, or a crop of it."""
+        length = len(ids)
         if self._spec.image_mask == "prompt":
             return mx.ones((1, length), mx.int32)
+        if self._spec.audio_token is not None:  # sounds are heard in their order
+            places = places[ids[places] != self._spec.audio_token]
         if self._spec.image_mask is None or not len(places):
             return None
         blocks = np.zeros(length, np.int32)

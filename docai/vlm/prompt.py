@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from docai.errors import CheckpointError, DocaiError, UsageError
@@ -28,7 +28,8 @@ _PLAIN = (
 _TEXT_KINDS = ("text", "input_text", "output_text")
 _IMAGE_KINDS = ("image", "image_url", "input_image")
 _VIDEO_KINDS = ("video", "video_url", "input_video")
-_SEEN = ("image", "video")  # kinds of parts once they are read
+_AUDIO_KINDS = ("audio", "audio_url", "input_audio")
+_SEEN = ("image", "video", "audio")  # kinds of parts once they are read
 _PROBE = "docai-probe"
 
 
@@ -113,6 +114,28 @@ class Tiles:
 
 
 @dataclass(frozen=True, slots=True)
+class Slices:
+    """A run between two marks and, behind it, one between two others for each slice of a picture, in lines by rows.
+
+    The whole picture comes first (MiniCPM-V).
+    """
+
+    before: str
+    after: str
+    slice_before: str
+    slice_after: str
+
+    def __call__(self, token: str, image: ImageInput) -> str:
+        """The text of one image."""
+        merged = sum(h * w for _, h, w in image.grids) // image.tokens
+        whole, *slices = (token * (h * w // merged) for _, h, w in image.grids)
+        _, columns = (int(number) for number in image.extra["slices"])
+        marked = [f"{self.slice_before}{one}{self.slice_after}" for one in slices]
+        lines = ["".join(marked[at : at + columns]) for at in range(0, len(marked), columns or 1)]
+        return f"{self.before}{whole}{self.after}" + "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
 class Rows:
     """A run for each row of patches, a mark after each row and another after the last (Pixtral, Mistral 3)."""
 
@@ -145,26 +168,34 @@ class Stamped:
         return "".join(f"<{float(stamp):.1f} seconds>{step}" for stamp in clip.extra["stamps"])
 
 
+_thousandths = partial(clock, digits=3)
+
+
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A run for each part of a clip between two marks, behind the time at which it begins (Kimi K2.5)."""
+    """A run for each part of a clip between two marks, behind the time at which it begins (Kimi K2.5, Gemma 4).
+
+    `time` writes it; `between` stands between the parts.
+    """
 
     before: str
     after: str
+    time: Callable[[float], str] = _thousandths
+    between: str = ""
 
     def __call__(self, token: str, clip: ImageInput) -> str:
         """The text of one clip."""
         merged = sum(h * w for _, h, w in clip.grids) // clip.tokens
         parts = zip(clip.extra["stamps"], clip.grids, strict=True)
-        return "".join(
-            f"{clock(float(stamp), 3)}{self.before}{token * (h * w // merged)}{self.after}"
+        return self.between.join(
+            f"{self.time(float(stamp))}{self.before}{token * (h * w // merged)}{self.after}"
             for stamp, (_, h, w) in parts
         )
 
 
 @dataclass(frozen=True, slots=True)
 class ClipPrompt:
-    """How a family with a temporal path writes clips; the names mean what they mean in `PromptSpec`."""
+    """How a family writes clips that it sees as such, or sounds; the names mean what they mean in `PromptSpec`."""
 
     placeholder: str
     token: str
@@ -189,7 +220,8 @@ class PromptSpec:
     read as the pages of one text, where that is asked for. `token_id`: of `token`, where no vocabulary has it: then the
     texts between images are encoded each by itself, as the original code of LLaVA does; `all_begin`: each of them with
     its BOS (Phi-3 Vision). `opening`: what stands behind a template's last words, which checkpoints leave to the
-    processor. `clips`: how videos are written, of models that see them.
+    processor. `number` stands before each image that asks for it; {} is how many came before. `clips`: how videos are
+    written, of models that see them; `sounds`: likewise, of those that hear.
     """
 
     placeholder: str = ""
@@ -203,6 +235,7 @@ class PromptSpec:
     stops: tuple[str, ...] = ()
     captions: tuple[str, str, str] | None = None
     clips: ClipPrompt | None = None
+    sounds: ClipPrompt | None = None
     asked: Callable[[str, Setting], str] | None = None
     most_images: int | None = None
     pages: bool = False
@@ -210,11 +243,22 @@ class PromptSpec:
     token_id: int | None = None
     all_begin: bool = False
     opening: str = ""
+    number: str = ""
 
     @property
     def marks(self) -> str:
         """A regular expression of what stands for an image in a rendered prompt."""
         return self.written or re.escape(self.placeholder)
+
+    @property
+    def beside(self) -> dict[str, ClipPrompt]:
+        """How media are written that are no images, by their kinds."""
+        return {kind: how for kind, how in (("video", self.clips), ("audio", self.sounds)) if how is not None}
+
+    def marks_of(self, kind: str) -> str:
+        """A regular expression of what stands for a medium of that kind; nothing where the family writes none."""
+        how = self.beside.get(kind)
+        return self.marks if kind == "image" else re.escape(how.placeholder) if how else ""
 
 
 def render(
@@ -289,16 +333,20 @@ def expand(text: str, images: Sequence[ImageInput], spec: PromptSpec) -> str:
         if images:
             raise UsageError(f"{_images(len(images))} came with the prompt, but this model reads text only")
         return text
-    marks = {"image": spec.marks}
-    texts = {"image": [spec.expand(spec.token, image) for image in images if not image.is_clip]}
-    _check_places(text, marks["image"], spec.placeholder, len(texts["image"]), "image")
-    if spec.clips is not None:
-        marks["video"] = re.escape(spec.clips.placeholder)
-        texts["video"] = [spec.clips.expand(spec.clips.token, clip) for clip in images if clip.is_clip]
-        _check_places(text, marks["video"], spec.clips.placeholder, len(texts["video"]), "video")
+    stills = [image for image in images if image.kind == "image"]
+    texts = {"image": [_number(spec, at, image) + spec.expand(spec.token, image) for at, image in enumerate(stills)]}
+    _check_places(text, spec.marks, spec.placeholder, len(texts["image"]), "image")
+    for kind, how in spec.beside.items():
+        texts[kind] = [how.expand(how.token, medium) for medium in images if medium.kind == kind]
+        _check_places(text, spec.marks_of(kind), how.placeholder, len(texts[kind]), kind)
+    marks = {kind: spec.marks_of(kind) for kind in texts}
     left = {kind: iter(expanded) for kind, expanded in texts.items()}
     places = re.compile("|".join(f"(?P<{kind}>{mark})" for kind, mark in marks.items()))
     return places.sub(lambda found: next(left[str(found.lastgroup)]), text)
+
+
+def _number(spec: PromptSpec, before: int, image: ImageInput) -> str:
+    return spec.number.format(before) if "numbered" in image.extra else ""
 
 
 def _check_places(text: str, marks: str, placeholder: str, count: int, kind: str) -> None:
@@ -315,9 +363,10 @@ def _images(count: int, kind: str = "image") -> str:
 
 
 def _check_rows(ids: list[int], images: Sequence[ImageInput], tokenizer: Tokenizer, spec: PromptSpec) -> None:
-    tokens = dict.fromkeys((spec.token, spec.clips.token) if spec.clips else (spec.token,), 0)
+    written = {"image": spec.token, **{kind: how.token for kind, how in spec.beside.items()}}
+    tokens = dict.fromkeys(written.values(), 0)
     for image in images:
-        tokens[spec.clips.token if spec.clips and image.is_clip else spec.token] += image.tokens
+        tokens[written[image.kind]] += image.tokens
     for token, rows in tokens.items():
         number = tokenizer.token_id(token) if spec.token_id is None else spec.token_id
         if number is None and rows:
@@ -331,7 +380,7 @@ def _check_rows(ids: list[int], images: Sequence[ImageInput], tokenizer: Tokeniz
 
 
 def _turn(message: Message, spec: PromptSpec) -> dict[str, Any]:
-    """A message of plain values; content as parts of type text, image or video, missing where the message has none."""
+    """A message of plain values; content as parts of type text or of media, missing where the message has none."""
     if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
         raise UsageError(f"messages: expected objects with a role and content, got {message!r}")
     turn = {name: _plain(value) for name, value in message.items() if value is not None}
@@ -364,9 +413,14 @@ def _part(part: Any, spec: PromptSpec) -> dict[str, Any]:
         if spec.clips is None:
             raise UsageError("messages: a part is a video, but no frames of it came; this model reads none as it is")
         return {"type": "video", "text": spec.clips.text}
+    if kind in _AUDIO_KINDS:
+        if spec.sounds is None:
+            raise UsageError("messages: a part is audio, but this model hears nothing")
+        return {"type": "audio", "text": spec.sounds.text}
     if kind in _TEXT_KINDS and isinstance(part.get("text"), str):
         return {"type": "text", "text": part["text"]}
-    raise UsageError(f"messages: expected parts of type text (with a text), video or image, got {str(part)[:200]}")
+    known = "text (with a text), image, video or audio"
+    raise UsageError(f"messages: expected parts of type {known}, got {str(part)[:200]}")
 
 
 def _plain(value: Any) -> Any:
@@ -412,10 +466,8 @@ class Forms:
         return {**turn, "content": whole}
 
     def takes(self, role: str, form: str) -> bool:
-        """Whether the content of a role may be a `text`, `parts` of text, or have an `image` or `video` among parts."""
-        clips = self.spec.clips
-        marks = re.escape(clips.placeholder) if form == "video" and clips else self.spec.marks
-        return _takes(self.source, marks, self.named, role, form)
+        """Whether the content of a role may be a `text`, `parts` of text, or have a medium of that kind among parts."""
+        return _takes(self.source, self.spec.marks_of(form) or self.spec.marks, self.named, role, form)
 
 
 @lru_cache(maxsize=256)

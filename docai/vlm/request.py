@@ -184,7 +184,7 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts. `prompt` counts everything that the model reads, `images` the part of it that stands for images.
+    """Token counts. `prompt` counts everything that the model reads, `images` and `audio` what stands for such in it.
 
     `reused` is the part of the prompt that an earlier request had left ready; `cached_images` were not encoded again.
     """
@@ -195,6 +195,7 @@ class Usage:
     thinking: int = 0
     reused: int = 0
     cached_images: int = 0
+    audio: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from docai.nn.norm import NormKind
 from docai.nn.per_layer import PerLayerSpec
 from docai.nn.twofold import TwofoldSpec
 from docai.vlm.connector import ConnectorSpec
+from docai.vlm.hearing import HearingSpec
 from docai.vlm.positions import MropeSpec, PlaneSpec
 from docai.vlm.vision import VisionSpec
 
@@ -70,6 +71,8 @@ class ModelSpec:
     `image_token` and `video_token` are the ids that features replace. `image_mask`: tokens that see each other whatever
     their order: those of an image (`image`, Gemma 3), with `image_marks` tokens before them, or the whole prompt
     (`prompt`, PaliGemma). `image_scale`: what features are multiplied by where they join the embeddings.
+
+    `hearing` and `audio_token`: of models that hear.
     """
 
     decoder: DecoderSpec
@@ -81,4 +84,6 @@ class ModelSpec:
     image_marks: int = 0
     image_scale: float = 1.0
     mrope: MropeSpec | PlaneSpec | None = None  # how positions are counted, where they have three axes
+    hearing: HearingSpec | None = None
+    audio_token: int | None = None
     notices: tuple[str, ...] = ()  # what the user should know, such as vision weights that are left out
