@@ -15,6 +15,7 @@ from docai.preprocess.processors import (
     BlockImages,
     BoundedImages,
     ClampedImages,
+    FilledImages,
     FittedImages,
     GrownImages,
     PackedImages,
@@ -32,6 +33,8 @@ from docai.vlm.images import (
     gemma_images,
     llava_images,
     locate_images,
+    moonshot_images,
+    navit_images,
     pixtral_images,
     qwen_images,
     siglip_images,
@@ -79,7 +82,7 @@ def test_values_are_those_of_the_reference(name: str) -> None:
             image = processor(picture(size))
             pixels = image.pixels
             assert pixels.dtype == np.float32
-            if isinstance(processor, FittedImages | GrownImages):
+            if isinstance(processor, FittedImages | GrownImages | FilledImages):
                 pixels = whole_picture(image, processor.patch, processor.merge)
             if isinstance(processor, ClampedImages):
                 pixels = from_grid(image, processor.patch)
@@ -88,7 +91,7 @@ def test_values_are_those_of_the_reference(name: str) -> None:
                 assert [grid[1:] for grid in image.grids] == [tuple(grid) for grid in golden[f"{key}/grids"]], key
             assert pixels.shape == tuple(golden[f"{key}/shape"]), key
             np.testing.assert_allclose(summary(pixels), golden[f"{key}/values"], rtol=0, atol=TOLERANCE, err_msg=key)
-            if isinstance(processor, PackedImages | BlockImages | ClampedImages | GrownImages):
+            if isinstance(processor, PackedImages | BlockImages | ClampedImages | GrownImages | FilledImages):
                 assert image.grid == tuple(golden[f"{key}/grid"]), key
 
 
@@ -197,7 +200,7 @@ def test_an_unknown_filter_is_named() -> None:
         qwen_images()({"resample": 17}, {})
 
 
-@pytest.mark.parametrize("make", [qwen_images, pixtral_images, llava_images, locate_images])
+@pytest.mark.parametrize("make", [qwen_images, pixtral_images, llava_images, locate_images, moonshot_images, navit_images])
 @pytest.mark.parametrize("most", [16, 30, 100])
 def test_images_of_at_most_so_many_tokens(make: Callable[..., Any], most: int) -> None:
     plain = make()({}, {})
@@ -263,3 +266,32 @@ def test_youtu_vl_rounds_up_to_blocks_and_shrinks_by_fiftieths() -> None:
     np.testing.assert_allclose(whole, (picture((64, 64))[:32, :32] / 255 - 0.5) / 0.5, atol=1e-6)
     few = within(processor, 4)(picture((200, 300)))
     assert few.tokens <= 4
+
+
+def test_kimi_fills_up_with_black_to_the_right_and_below() -> None:
+    for make in (moonshot_images, navit_images):
+        image = make()({}, {})(np.full((30, 50, 3), 255, np.uint8))
+        whole = whole_picture(image, 14, 2)[0]
+        assert (image.grid, image.tokens) == ((1, 4, 4), 4)
+        assert (whole[:30, :50] == 1).all()
+        assert (whole[30:] == -1).all()
+        assert (whole[:, 50:] == -1).all()
+
+
+def test_kimi_vl_cuts_where_its_file_does_not_say_that_it_fills_up() -> None:
+    cut = moonshot_images()({"patch_size": 14}, {})
+    assert cut(picture((60, 90))).grid == (1, 4, 6)
+    with pytest.raises(InputError, match=r"90 x 20 px: at 90 x 20, a side has less than the 28"):
+        cut(picture((20, 90)))
+
+
+def test_sides_of_kimi_s_pictures() -> None:
+    with pytest.raises(InputError, match=r"8000 x 20 px: a side would have 572 patches.*at most 511"):
+        moonshot_images()({}, {})(np.zeros((20, 8000, 3), np.uint8))
+    assert navit_images()({}, {})(np.zeros((20, 8000, 3), np.uint8)).grid == (1, 2, 512)
+
+
+def test_what_transformers_saves_of_kimi_k25_is_read_as_well() -> None:
+    saved = {"max_patches": 300, "size": {"max_height": 40, "max_width": 40}, "patch_size": 14, "merge_size": 2}
+    prep = CASES["kimi_k25"].prep
+    assert navit_images()({**saved, "resample": 3}, {}) == navit_images()(prep, {})

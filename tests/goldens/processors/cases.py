@@ -283,6 +283,34 @@ CASES = {
         {"vision_config": {"patch_size": 14}},
         sizes=(*SIZES, (480, 640)),
     ),
+    "kimi_vl": Case(
+        "moonshotai/Kimi-VL-A3B-Instruct",
+        "mlx_vlm.kimi_vl.processing_kimi_vl.KimiVLImageProcessor",
+        images.moonshot_images(),
+        {"patch_size": 14, "in_token_limit": 300, "pad_input": True, **HALF},
+        {"vision_config": {"patch_size": 14, "merge_kernel_size": [2, 2]}},
+        sizes=(*SIZES, (480, 640)),
+    ),
+    "kimi_vl_cut": Case(
+        "none: what the class of Kimi-VL does where a file does not ask to fill up",
+        "mlx_vlm.kimi_vl.processing_kimi_vl.KimiVLImageProcessor",
+        images.moonshot_images(),
+        {"patch_size": 14, "in_token_limit": 300},
+        sizes=((28, 28), (33, 77), (150, 40), (336, 336), (480, 701), (1200, 250)),
+    ),
+    "kimi_k25": Case(
+        "moonshotai/Kimi-K2.5",
+        "mlx_vlm.kimi_k25.processing_kimi_k25.KimiK25ImageProcessor",
+        images.navit_images(),
+        {
+            "media_proc_cfg": {
+                "patch_size": 14, "in_patch_limit": 300, "patch_limit_on_one_side": 40, "merge_kernel_size": 2, **HALF,
+            },
+            # the class of the reference is given the same by its own names
+            "patch_size": 14, "in_token_limit": 300, "patch_limit_on_one_side": 40, "merge_kernel_size": [2, 2],
+        },
+        sizes=(*SIZES, (480, 640), (2, 3000)),
+    ),
 }  # fmt: skip
 
 

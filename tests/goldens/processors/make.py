@@ -52,7 +52,7 @@ def in_patches(case: Case) -> dict[str, Any]:
 
 
 def native(case: Case) -> dict[str, Any]:
-    """Of LocateAnything's reference: whole pictures put together of their patches, and the grids of those."""
+    """Of the references of Moonshot's line: whole pictures put together of their patches, and the grids of those."""
     processor = reference(case)
     arrays: dict[str, Any] = {}
     for size in case.sizes:
@@ -157,7 +157,8 @@ def main() -> None:
     """Every case into its file, or those that are named."""
     for name in sys.argv[1:] or CASES:
         case = CASES[name]
-        makers = {"mlx_vlm.falcon_ocr": in_patches, "mlx_vlm.locateanything": native}
+        makers = {"mlx_vlm.falcon_ocr": in_patches}
+        makers |= dict.fromkeys(("mlx_vlm.locateanything", "mlx_vlm.kimi_vl", "mlx_vlm.kimi_k25"), native)
         makers["microsoft.phi3_v"] = padded
         makers |= dict.fromkeys(OF_ANY_SIZE, of_any_size)
         stated_only = case.reference.startswith("published.")
