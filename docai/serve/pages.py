@@ -63,10 +63,11 @@ def detector_of(desk: Desk, name: str | None, param: str = "model") -> str:
     from docai.tasks.ocr import is_cached
 
     named = {name_of(source): source for source in desk.options.detector or ()}
-    _check_name(name or EMBEDDED, (EMBEDDED, *MODELS, *named), "to find regions with", param)
+    name = EMBEDDED if name is None else name
+    _check_name(name, (EMBEDDED, *MODELS, *named), "to find regions with", param)
     if name in MODELS and name not in named and not is_cached(name):
         raise ApiError(404, f"{name} is not here: docai models pull {name}", code="model_not_found", param=param)
-    return EMBEDDED if name is None else named.get(name, name)
+    return named.get(name, name)
 
 
 def _check_name(name: str, known: Sequence[str], purpose: str, param: str) -> None:
