@@ -15,7 +15,8 @@ from docai.nn.grids import Grid, Resampling, in_blocks, interpolated, layout, sp
 from docai.nn.linear import joined
 from docai.nn.mlp import Mlp, MlpSpec
 from docai.nn.norm import NormKind, norm
-from docai.nn.segments import Run, attend_segments
+from docai.nn.segments import Run, attend_segments, shortened
+from docai.nn.squeeze import Squeeze, SqueezeSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,8 @@ class PackedVitSpec:
     windows in blocks, 0 for none; then `full_layers` are those that see a whole image nevertheless. The outputs of
     `taps` are given too. `unused`: layers that the checkpoint has above those, which nobody needs. `averaged`: steps
     of a clip get a sinusoid of their number, see each other, and only the mean of their rows is given (MoonViT-3D of
-    Kimi K2.5, arXiv:2602.02276).
+    Kimi K2.5, arXiv:2602.02276). `squeeze`: squares of patches become one between two layers, of towers without
+    windows and turns; then rows are given of squares.
     """
 
     hidden: int
@@ -52,6 +54,12 @@ class PackedVitSpec:
     post_norm: bool = False
     unused: int = 0
     averaged: bool = False
+    squeeze: SqueezeSpec | None = None
+
+    @property
+    def inner(self) -> int:
+        """The side of the squares of patches that become one inside the tower."""
+        return 1 if self.squeeze is None else self.squeeze.side
 
     @property
     def head_dim(self) -> int:
@@ -97,7 +105,7 @@ class PackedAttention(nn.Module):
             self.qkv = one
             del self.q, self.k, self.v
 
-    def __call__(self, x: mx.array, turn: Turning, segments: Sequence[Run]) -> mx.array:
+    def __call__(self, x: mx.array, segments: Sequence[Run], turn: Turning = _unturned) -> mx.array:
         """x (N, D) -> (N, D)"""
         parts = mx.split(self.qkv(x), 3, axis=-1) if "qkv" in self else [layer(x) for layer in (self.q, self.k, self.v)]
         q, k, v = (a.reshape(len(x), self._heads, -1) for a in parts)  # (N, heads, d)
@@ -115,12 +123,12 @@ class PackedBlock(nn.Module):
         self.mlp = Mlp(spec.hidden, spec.mlp)
 
     def __call__(self, x: mx.array, turn: Turning, segments: Sequence[Run]) -> mx.array:
-        x = x + self.attn(self.norm1(x), turn, segments)
+        x = x + self.attn(self.norm1(x), segments, turn)
         return x + self.mlp(self.norm2(x))
 
 
 class PackedVit(nn.Module):
-    """Names: patch, positions, pre_norm, blocks, post_norm; those that the spec asks for."""
+    """Names: patch, positions, pre_norm, blocks, squeeze, post_norm; those that the spec asks for."""
 
     def __init__(self, spec: PackedVitSpec) -> None:
         super().__init__()
@@ -130,6 +138,8 @@ class PackedVit(nn.Module):
         if spec.pre_norm:
             self.pre_norm = norm(spec.norm, spec.hidden, spec.norm_eps)
         self.blocks = [PackedBlock(spec) for _ in range(spec.layers)]
+        if spec.squeeze is not None:
+            self.squeeze = Squeeze(spec.squeeze, spec.hidden, spec.norm, spec.norm_eps, PackedAttention(spec))
         if spec.post_norm:
             self.post_norm = norm(spec.norm, spec.hidden, spec.norm_eps)
         self._spec = spec
@@ -139,6 +149,8 @@ class PackedVit(nn.Module):
         for block in self.blocks:
             block.attn.fuse()
             block.mlp.fuse()
+        if "squeeze" in self:
+            self.squeeze.attn.fuse()
 
     def encode(self, patches: mx.array, grids: Sequence[Grid]) -> Encoded:
         """patches (N, channels * frames * patch * patch) of images with these grids -> their rows, in their order."""
@@ -148,10 +160,12 @@ class PackedVit(nn.Module):
         x = self._embedded(patches, grids)
         x = x if plan.order is None else x[mx.array(plan.order)]
         back = None if plan.back is None else mx.array(plan.back)
-        taps = []
+        steps, taps = plan.steps, []
         for number, block in enumerate(self.blocks):
             whole = not spec.window or number in spec.full_layers
-            x = block(x, turn, plan.steps if whole else plan.windows)
+            x = block(x, turn, steps if whole else plan.windows)
+            if spec.squeeze is not None and number == spec.squeeze.after:
+                x, steps = self.squeeze(x), shortened(steps, spec.squeeze.count)
             if number in spec.taps:
                 taps.append(x if back is None else x[back])
         x = x if back is None else x[back]
@@ -171,7 +185,7 @@ class PackedVit(nn.Module):
         table = self.positions(mx.arange(side**2)).astype(mx.float32).reshape(side, -1)
         over_rows, over_columns = (mx.array(matrix) for matrix in interpolated(grid, side, self._spec.resampling))
         sampled = (over_rows @ table).reshape(h, side, -1)
-        order = in_blocks(np.arange(h * w, dtype=np.int32).reshape(h, w), self._spec.merge)
+        order = in_blocks(np.arange(h * w, dtype=np.int32).reshape(h, w), self._spec.merge, self._spec.inner)
         flat = (over_columns @ sampled).reshape(h * w, -1)[mx.array(order)]
         if steps == 1:
             return flat

@@ -35,6 +35,11 @@ def runs(lengths: Iterable[int]) -> tuple[Run, ...]:
     return tuple(out)
 
 
+def shortened(segments: Iterable[Run], times: int) -> tuple[Run, ...]:
+    """The segments where `times` rows of each have become one."""
+    return tuple(Run(run.count, run.length // times) for run in segments)
+
+
 def attend_segments(q: mx.array, k: mx.array, v: mx.array, segments: Sequence[Run], scale: float) -> mx.array:
     """q, k, v (N, heads, d) -> (N, heads * d); the segments of a run are a batch, so no mask is needed."""
     out, start = [], 0

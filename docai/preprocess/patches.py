@@ -14,11 +14,12 @@ def grid_patches(picture: Pixels, patch: int) -> Pixels:
     return split.swapaxes(1, 2).reshape(-1, patch * patch * channels)
 
 
-def flat_patches(frames: Pixels, patch: int, *, temporal: int = 1, merge: int = 1) -> Pixels:
+def flat_patches(frames: Pixels, patch: int, *, temporal: int = 1, merge: int = 1, inner: int = 1) -> Pixels:
     """`frames` (T, H, W, C) as rows of patches (N, C * temporal * patch * patch), and each row in (C, T, p, p) order.
 
     `temporal` frames make one patch; a last group that is not full repeats the last frame (so a still image is
-    doubled). The patches of each merge x merge block follow each other, as the merger takes them; blocks go by rows.
+    doubled). The patches of each merge x merge block follow each other, as the merger takes them, within it those of
+    each inner x inner block; blocks go by rows.
     """
     frames = np.concatenate([frames, np.repeat(frames[-1:], -len(frames) % temporal, axis=0)])
     count, height, width, channels = frames.shape
@@ -26,12 +27,14 @@ def flat_patches(frames: Pixels, patch: int, *, temporal: int = 1, merge: int = 
         count // temporal,
         temporal,
         height // patch // merge,
-        merge,
+        merge // inner,
+        inner,
         patch,
         width // patch // merge,
-        merge,
+        merge // inner,
+        inner,
         patch,
         channels,
     )
-    ordered = split.transpose(0, 2, 5, 3, 6, 8, 1, 4, 7)  # (t, gh, gw, mh, mw, C, T, p, p)
+    ordered = split.transpose(0, 2, 6, 3, 7, 4, 8, 10, 1, 5, 9)  # (t, gh, gw, mh, mw, ih, iw, C, T, p, p)
     return ordered.reshape(-1, channels * temporal * patch * patch)

@@ -30,6 +30,7 @@ from docai.preprocess.sizes import (
 )
 from docai.preprocess.tiles import Cuts, PanAndScan, center_crop, pad_to, resize_crop, split_tiles
 
+from docai.preprocess.sliced import SlicedImages
 
 @dataclass(frozen=True, slots=True)
 class PackedImages:
@@ -409,3 +410,7 @@ def cutting(processor: ImageProcessor) -> ImageProcessor | None:
     if isinstance(processor, StretchedImages) and processor.cuts:
         return replace(processor, cut=True)
     return None
+    if isinstance(processor, BudgetImages):
+        return replace(processor, budget=min(tokens, processor.most_budget))
+    if isinstance(processor, SlicedImages):
+        return processor.within(tokens)

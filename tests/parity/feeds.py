@@ -159,6 +159,31 @@ def naflex(recipe: Recipe) -> dict[str, np.ndarray]:
     }
 
 
+def navit(recipe: Recipe) -> dict[str, np.ndarray]:
+    """Patches of all parts of all images row by row and side by side, (1, 3, p, N * p), and the parts' grids."""
+    strips: list[np.ndarray] = []
+    grids: list[tuple[int, int]] = []
+    for image, values in zip(recipe.images, all_pixels(recipe), strict=True):
+        own = [grid[1:] for grid in image.extra["grids"]]
+        side = isqrt(len(values) // image.tokens)
+        for (h, w), patches in zip(own, np.split(values, np.cumsum([h * w for h, w in own])[:-1]), strict=True):
+            raster = np.empty_like(patches)
+            raster[[y * w + x for y, x in in_squares(0, 0, h, w, side)]] = patches
+            strips.append(raster.reshape(h * w, 3, isqrt(raster.shape[1] // 3), -1))
+            grids.append((h, w))
+    patches = np.concatenate(strips)  # (N, 3, p, p)
+    strip = patches.transpose(1, 2, 0, 3).reshape(1, 3, patches.shape[2], -1)
+    return {"pixel_values": np.ascontiguousarray(strip), "target_sizes": np.array(grids)}
+
+
+def in_squares(top: int, left: int, height: int, width: int, side: int) -> list[tuple[int, int]]:
+    """(row, column) of the places of an area, square by square, those of a square in squares of half its side."""
+    if side == 1:
+        return [(top + y, left + x) for y in range(height) for x in range(width)]
+    corners = [(top + y, left + x) for y in range(0, height, side) for x in range(0, width, side)]
+    return [place for y, x in corners for place in in_squares(y, x, side, side, side // 2)]
+
+
 def falcon(recipe: Recipe) -> dict[str, np.ndarray]:
     """One picture (1, H, W, 3) put together of its patches, whose numbers are in (p, p, 3) order, and its grid."""
     (image,), (patches,) = recipe.images, all_pixels(recipe)
@@ -196,3 +221,4 @@ FEEDS: dict[str, Callable[[Recipe], dict[str, np.ndarray]]] = {
     "prefix": prefix,
     "marked": marked,
 }
+    "navit": navit,

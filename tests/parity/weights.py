@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float32]
 _FACTORS = ("layer_scalar", "router.scale", "per_expert_scale", "std_scale")  # around 1, as norms are
 _CONVOLUTIONS = ("conv.conv.weight", "conv1d.weight")  # along the tokens
-_PLAIN = ("vision", "visual", "linear_attn")  # parts of models whose norms never add a 1: towers, states
+_PLAIN = ("vision", "visual", "merger", "linear_attn")  # parts of models whose norms never add a 1: towers, states
 
 
 def noise(name: str, shape: Sequence[int], seed: int) -> Array:

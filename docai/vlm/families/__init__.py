@@ -98,6 +98,7 @@ FAMILIES: dict[str, str] = {
     "mage_vl": "mage_vl",
     "mistral": "llama",
     "mistral3": "mistral3",
+    "minicpmv4_6": "minicpmv4_6",
     "nemotron_parse": "nemotron_parse",
     "paligemma": "paligemma",
     "phi3": "phi3",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from docai.checkpoint.dialect import Reshape, Split, Transpose, renames
+from docai.checkpoint.dialect import Split, renames
 from docai.errors import CheckpointError
 from docai.nn.axial import LaneRope
 from docai.nn.mlp import MlpSpec
@@ -10,7 +10,7 @@ from docai.nn.packed_vit import PackedVitSpec
 from docai.vlm.config import Config
 from docai.vlm.connector import MergerSpec
 from docai.vlm.families import Family
-from docai.vlm.families.nested import image_token, nested_decoder, nested_rules, vision_config
+from docai.vlm.families.nested import image_token, nested_decoder, packed_rules, vision_config
 from docai.vlm.families.qwen_vision import SEQUENTIAL, prompt_spec
 from docai.vlm.families.towers import TOWER
 from docai.vlm.images import qwen_images
@@ -54,23 +54,19 @@ def tower_spec(vision: Config) -> PackedVitSpec:
     return tower
 
 
-_LAYER, _WEIGHT = f"{TOWER}encoder.layers.{{i}}.self_attn.", f"{TOWER}embeddings.patch_embedding.weight"
+_LAYER = f"{TOWER}encoder.layers.{{i}}.self_attn."
 _NAMES = (
     *renames({"model.visual.{rest}": f"{TOWER}{{rest}}", f"{TOWER}layernorm_pre.{{part}}": "vision.pre_norm.{part}"}),
     *renames({"proj.{part}": "out_proj.{part}"}, _LAYER, _LAYER),
     Split(f"{_LAYER}qkv.{{part}}", tuple(f"{_LAYER}{x}_proj.{{part}}" for x in "qkv")),
 )
 _MERGER = renames(SEQUENTIAL, f"{TOWER}merger.", "connector.merge.")
-_FLAT = (Reshape(_WEIGHT, (0, 3, 0, 0)), Reshape(_WEIGHT, (0, -1)))  # the first refuses channels that lie elsewhere
 
 FAMILY = Family(
     "mage_vl",
     ("mage_vl",),
     spec,
-    {
-        "hf": nested_rules(_MERGER, first=(*_NAMES, *_FLAT))["hf"],
-        "mlx": nested_rules(_MERGER, first=(*_NAMES, Transpose(_WEIGHT, (0, 3, 1, 2)), *_FLAT))["mlx"],
-    },
+    packed_rules(_MERGER, first=_NAMES),
     prompt_spec(system=False, clips=None),
     qwen_images(patch=16, temporal=1),
 )

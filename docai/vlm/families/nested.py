@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from docai.checkpoint.dialect import Rule, renames
+from docai.checkpoint.dialect import Reshape, Rule, Transpose, renames
 from docai.errors import CheckpointError
 from docai.nn.packed_vit import PackedVitSpec
 from docai.nn.vit import VitSpec
@@ -121,6 +121,22 @@ def nested_rules(
     rules = partial(_rules, projector=projector, norm_offset=norm_offset, first=first)
     torch = partial(rules, channels_last=False)
     return {"hf": torch, "transformers": torch, "mlx": partial(rules, channels_last=True)}
+
+
+def packed_rules(
+    projector: tuple[Rule, ...], *, first: tuple[Rule, ...] = (), norm_offset: bool = False
+) -> Mapping[str, Callable[[ModelSpec], tuple[Rule, ...]]]:
+    """`nested_rules` of towers over patches whose files have them as pictures: a convolution becomes a matrix.
+
+    `norm_offset`: norms multiply by 1 + w; MLX's files have the 1 in them.
+    """
+    torch = nested_rules(projector, norm_offset=norm_offset, first=(*first, *_FLAT))
+    mlx = nested_rules(projector, first=(*first, Transpose(_PATCH, (0, 3, 1, 2)), *_FLAT))
+    return {**torch, "mlx": mlx["mlx"]}
+
+
+_PATCH = f"{TOWER}embeddings.patch_embedding.weight"
+_FLAT = (Reshape(_PATCH, (0, 3, 0, 0)), Reshape(_PATCH, (0, -1)))  # the first refuses channels that lie elsewhere
 
 
 def _rules(

@@ -12,10 +12,22 @@ from tests.parity.recipes.documents import DOCUMENTS
 from tests.parity.recipes.gemma4 import GEMMA_4
 from tests.parity.recipes.kinds import Recipe
 from tests.parity.recipes.latent import LATENT
+from tests.parity.recipes.minicpm import MINICPM
 from tests.parity.recipes.only_mlx import ONLY_MLX
 from tests.parity.recipes.qwen import QWEN_VL
 from tests.parity.recipes.qwen3_5 import QWEN_3_5
 from tests.parity.recipes.text import TEXTS
 from tests.parity.recipes.towers import FIXED
 
-RECIPES: tuple[Recipe, ...] = (*TEXTS, *QWEN_VL, *QWEN_3_5, *FIXED, *ANY_SIZE, *LATENT, *ONLY_MLX, *DOCUMENTS, *GEMMA_4)
+RECIPES: tuple[Recipe, ...] = (
+    *TEXTS,
+    *QWEN_VL,
+    *QWEN_3_5,
+    *MINICPM,
+    *FIXED,
+    *ANY_SIZE,
+    *LATENT,
+    *ONLY_MLX,
+    *DOCUMENTS,
+    *GEMMA_4,
+)
