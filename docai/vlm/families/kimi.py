@@ -18,7 +18,7 @@ from docai.vlm.prompt import Between, ClipPrompt, PromptSpec
 from docai.vlm.spec import ModelSpec
 
 PAD = "<|media_pad|>"
-_IMAGE, _VIDEO = f"image<|media_content|>{PAD}", f"video<|media_content|>{PAD}"
+_IMAGE = f"image<|media_content|>{PAD}"
 _TURNS = (
     "{% for message in messages %}{% if loop.first and message.role != 'system' %}"
     "<|im_system|>system<|im_middle|>You are a helpful assistant<|im_end|>{% endif %}"
@@ -81,12 +81,12 @@ RULES: dict[str, Rules] = {
 }
 
 
-def prompt_spec(begin: str, clips: ClipPrompt) -> PromptSpec:
-    """`begin`: the mark that stands before an image."""
+def prompt_spec(begin: str, end: str, clips: ClipPrompt) -> PromptSpec:
+    """`begin` and `end`: what stands around an image."""
     return PromptSpec(
         placeholder=_IMAGE,
         token=PAD,
-        image=f"{begin}{_IMAGE}<|media_end|>",
+        image=f"{begin}{_IMAGE}{end}",
         template=_TURNS,
         expand=Between("image<|media_content|>", ""),
         stops=("<|im_end|>",),

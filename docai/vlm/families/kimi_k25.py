@@ -10,16 +10,14 @@ from docai.vlm.prompt import ClipPrompt, Timed
 from docai.vlm.videos import chunk_videos
 
 _VIDEO = "<|kimi_k25_video_placeholder|>"
+_CLIPS = ClipPrompt(_VIDEO, kimi.PAD, f"{_VIDEO}\n", Timed("<|media_begin|>video<|media_content|>", "<|media_end|>"))
 
 FAMILY = Family(
     "kimi_k25",
     ("kimi_k25",),
     partial(kimi.spec, clips=True),
     kimi.RULES,
-    kimi.prompt_spec(
-        "<|media_begin|>",
-        ClipPrompt(_VIDEO, kimi.PAD, _VIDEO, Timed("<|media_begin|>video<|media_content|>", "<|media_end|>")),
-    ),
+    kimi.prompt_spec("<|media_begin|>", "<|media_end|>\n", _CLIPS),
     navit_images(),
     text_only=True,
     by_names=kimi.by_names,

@@ -17,7 +17,7 @@ FAMILY = Family(
     ("kimi_vl",),
     partial(kimi.spec, clips=False),
     kimi.RULES,
-    kimi.prompt_spec("<|media_start|>", _CLIPS),
+    kimi.prompt_spec("<|media_start|>", "<|media_end|>", _CLIPS),
     moonshot_images(),
     text_only=True,
     by_names=kimi.by_names,

@@ -126,6 +126,32 @@ GEMMA = """{{ bos_token }}
     {{'<start_of_turn>model\n'}}
 {%- endif -%}
 """
+KIMI_TOKENS = (
+    "<|im_user|>", "<|im_assistant|>", "<|im_system|>", "<|im_middle|>", "<|im_end|>", "<|media_start|>",
+    "<|media_begin|>", "<|media_content|>", "<|media_end|>", "<|media_pad|>",
+)  # fmt: skip
+KIMI_VL = (
+    "{%- for message in messages -%}{%- if loop.first and messages[0]['role'] != 'system' -%}"
+    "{{'<|im_system|>system<|im_middle|>You are a helpful assistant<|im_end|>'}}{%- endif -%}"
+    "{%- if message['role'] == 'system' -%}{{'<|im_system|>'}}{%- endif -%}"
+    "{%- if message['role'] == 'user' -%}{{'<|im_user|>'}}{%- endif -%}"
+    "{%- if message['role'] == 'assistant' -%}{{'<|im_assistant|>'}}{%- endif -%}"
+    "{{- message['role'] -}}{{'<|im_middle|>'}}{%- if message['content'] is string -%}"
+    "{{- message['content'] + '<|im_end|>' -}}{%- else -%}{%- for content in message['content'] -%}"
+    "{%- if content['type'] == 'image' or 'image' in content or 'image_url' in content -%}"
+    "{{'<|media_start|>image<|media_content|><|media_pad|><|media_end|>'}}"
+    "{%- else -%}{{content['text']}}{%- endif -%}{%- endfor -%}{{'<|im_end|>'}}{%- endif -%}{%- endfor -%}"
+    "{%- if add_generation_prompt -%}{{'<|im_assistant|>assistant<|im_middle|>'}}{%- endif -%}"
+)
+KIMI_K25 = """{%- macro content_of(msg) -%}{%- set c = msg.get('content') -%}{%- if c is string -%}{{ c }}
+{%- elif c is not none -%}{% for content in c -%}{% if content['type'] in ['image', 'image_url'] -%}
+<|media_begin|>image<|media_content|><|media_pad|><|media_end|>
+{% elif content['type'] in ['video', 'video_url'] -%}<|kimi_k25_video_placeholder|>
+{% else -%}{{ content['text'] }}{%- endif -%}{%- endfor -%}{%- endif -%}{%- endmacro -%}
+{%- for message in messages -%}<|im_{{ message['role'] }}|>{{ message['role'] }}<|im_middle|>{{ content_of(message) }}
+{%- if message['role'] == 'assistant' %}<think></think>{% endif -%}<|im_end|>{%- endfor -%}
+{%- if add_generation_prompt -%}<|im_assistant|>assistant<|im_middle|>
+{%- if thinking is defined and thinking is false -%}<think></think>{%- else -%}<think>{%- endif -%}{%- endif -%}"""
 PIXTRAL = (
     "{{- bos_token }}{%- for message in messages %}{%- if message['role'] == 'user' %}{{- '[INST]' }}"
     "{%- if message['content'] is string %}{{- message['content'] }}{%- else %}{%- for part in message['content'] %}"
@@ -156,6 +182,14 @@ GEMMA_NAMED = {
     "eoi_token": "<end_of_image>",
 }
 PIXTRAL_TOKENS = ("[INST]", "[/INST]", "[IMG]", "[IMG_BREAK]", "[IMG_END]")
+MINICPM_NAMED = {
+    "image_start_token": "<image>",
+    "image_end_token": "</image>",
+    "slice_start_token": "<slice>",
+    "slice_end_token": "</slice>",
+    "image_id_start_token": "<image_id>",
+    "image_id_end_token": "</image_id>",
+}
 COHERE_2_NAMED = {
     "image_token": "<|IMG_PATCH|>",
     "boi_token": "<|START_OF_IMG|>",
@@ -258,6 +292,8 @@ CASES = {
         bos=True,
         mark="<image>\n",
     ),
+    "kimi_k25": Case("kimi_k25", "published.kimi", "kimi_k25", KIMI_TOKENS, KIMI_K25),
+    "kimi_vl": Case("kimi_vl", "published.kimi", "kimi_vl", KIMI_TOKENS, KIMI_VL),
     "llmjpvl": Case("llmjpvl", "published.llmjpvl", "llmjpvl", HARMONY_TOKENS, HARMONY, mark="<image>"),
     "mage_vl": Case(
         "mage_vl", "mlx_vlm.mage_vl.MageVLProcessor", "mage_vl", QWEN_TOKENS, QWEN.replace("You are a helpful", "Be an")
@@ -278,6 +314,14 @@ CASES = {
         ("<|im_start|>", "<|im_sep|>", "<|im_end|>"),
         PHI_4,
         mark="<image>\n",
+    ),
+    "minicpmv4_6": Case(
+        "minicpmv4_6",
+        "minicpmv4_6.MiniCPMV4_6Processor",
+        "minicpmv4_6",
+        (*QWEN_TOKENS, *MINICPM_NAMED.values()),
+        QWEN.replace("<|vision_start|><|image_pad|><|vision_end|>", "<|image_pad|>"),
+        named={**MINICPM_NAMED, "image_token": "<|image_pad|>", "video_token": "<|video_pad|>"},
     ),
     "youtu_vl": Case("youtu_vl", "published.youtu_vl", "youtu_vl", QWEN_TOKENS, QWEN),
     "cohere_compass": Case(

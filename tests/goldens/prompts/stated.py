@@ -13,6 +13,7 @@ from PIL import Image
 
 from tests.goldens.processors import cases as pictures
 from tests.goldens.processors import stated
+from tests.goldens.processors.make import reference
 from tests.goldens.prompts.cases import Case, Conversation
 
 OUTSIDE = -200  # stands for every row of an image where no vocabulary has a token for it
@@ -66,6 +67,17 @@ def youtu_vl(words: Any, case: Case, conversation: Conversation) -> dict[str, An
     for count, part in zip(rows(case, conversation), others, strict=True):
         first += "<|image_pad|>" * count + part
     return {"text": text, "ids": words(first).input_ids}
+
+
+def kimi(words: Any, case: Case, conversation: Conversation) -> dict[str, Any]:
+    """The processors of Kimi-VL and Kimi K2.5: the token of the template as many times as there are 2 x 2 patches."""
+    text, processor = rendered(words, case, conversation), reference(pictures.CASES[case.image_case])
+    first, *others = text.split("<|media_pad|>")
+    for size, part in zip(conversation.images, others, strict=True):
+        out = processor(Image.fromarray(pictures.picture(size)))
+        height, width = out["image_grid_hws"].tolist()[0]
+        first += "<|media_pad|>" * (height * width // 4) + part
+    return {"text": text, "ids": words(first, add_special_tokens=False).input_ids}
 
 
 def rendered(words: Any, case: Case, conversation: Conversation) -> str:
