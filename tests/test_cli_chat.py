@@ -26,7 +26,7 @@ from docai.errors import ExitCode, LimitExceeded, UsageError
 from docai.tasks.caption import caption
 from docai.tasks.chat import Chat, remarks
 from docai.tasks.load import load
-from docai.tasks.options import ChatOptions, ClipOptions, PictureOptions
+from docai.tasks.options import ChatOptions, ClipOptions, PictureOptions, SoundOptions
 from docai.vlm.model import Model
 from docai.vlm.request import Generation, GenerationOptions, Piece, Usage
 from docai.vlm.ticket import Ticket
@@ -198,8 +198,8 @@ class Typist:
 def talk(model: Model, *lines: str | BaseException, **options: Any) -> Chat:
     chat = Chat(model, GenerationOptions(max_tokens=3))
     conversation = command.Conversation(
-        chat, ChatOptions(**options), PictureOptions(), ClipOptions(), GenerationOptions(max_tokens=3),
-        Reporter("none", verbose=1), read=Typist(*lines),
+        chat, ChatOptions(**options), PictureOptions(), ClipOptions(), SoundOptions(),
+        GenerationOptions(max_tokens=3), Reporter("none", verbose=1), read=Typist(*lines),
     )  # fmt: skip
     assert conversation.run() == ExitCode.OK
     return chat
@@ -346,7 +346,7 @@ def test_thinking_is_shown_where_asked_for() -> None:
 def test_too_many_images_are_refused_before_they_are_decoded(sees: Model) -> None:
     conversation = command.Conversation(
         Chat(sees, GenerationOptions()), ChatOptions(max_images=1), PictureOptions(), ClipOptions(),
-        GenerationOptions(), Reporter("none"),
+        SoundOptions(), GenerationOptions(), Reporter("none"),
     )  # fmt: skip
     with pytest.raises(LimitExceeded, match="--max-images"):
         conversation._add("b.pdf")

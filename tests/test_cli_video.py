@@ -20,7 +20,7 @@ from docai.cli.video import files_and_question
 from docai.errors import LimitExceeded, UsageError
 from docai.tasks.chat import Chat
 from docai.tasks.load import load
-from docai.tasks.options import ChatOptions, ClipOptions, PictureOptions, VideoOptions
+from docai.tasks.options import ChatOptions, ClipOptions, PictureOptions, SoundOptions, VideoOptions
 from docai.tasks.video import contact_sheet, shown, video
 from docai.vlm.clips import clip_of
 from docai.vlm.request import GenerationOptions
@@ -113,7 +113,14 @@ def test_videos_are_added_to_a_conversation(model: str, folder: Path, capsys: py
     lines = iter(["/add a.mkv", "What?", "And then?", "/add song.mka", "/quit"])
     chat, options = Chat(load(model), GenerationOptions(max_tokens=2)), GenerationOptions(max_tokens=2)
     conversation = Conversation(
-        chat, ChatOptions(), PictureOptions(), ClipOptions(), options, Reporter("none"), read=lambda _: next(lines)
+        chat,
+        ChatOptions(),
+        PictureOptions(),
+        ClipOptions(),
+        SoundOptions(),
+        options,
+        Reporter("none"),
+        read=lambda _: next(lines),
     )
     assert conversation.run() == 0
     assert chat.pictures == 1

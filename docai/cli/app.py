@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -31,6 +32,7 @@ from docai.tasks.options import (
     ParseOptions,
     ParseOutputOptions,
     PictureOptions,
+    SoundOptions,
     VideoOptions,
 )
 from docai.version import __version__
@@ -114,11 +116,12 @@ def detect(
 
 
 @app.command(epilog=SETTINGS)
-@takes(ChatOptions, PictureOptions, ClipOptions, ModelOptions, GenerationOptions)
+@takes(ChatOptions, PictureOptions, ClipOptions, SoundOptions, ModelOptions, GenerationOptions)
 def chat(
     options: ChatOptions,
     pictures: PictureOptions,
     clips: ClipOptions,
+    sounds: SoundOptions,
     model: ModelOptions,
     generation: GenerationOptions,
     inputs: Inputs = None,
@@ -126,11 +129,11 @@ def chat(
     verbose: Verbose = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Ask a model about images, documents and videos."""
+    """Ask a model about images, documents, videos and sounds."""
     from docai.cli.chat import run_chat
 
-    words = inputs or []
-    leave(run_chat(words, options, pictures, clips, model, generation, as_json=as_json, quiet=quiet, verbose=verbose))
+    run = partial(run_chat, inputs or [], options, pictures, clips, sounds, model, generation)
+    leave(run(as_json=as_json, quiet=quiet, verbose=verbose))
 
 
 @app.command(epilog=SETTINGS)

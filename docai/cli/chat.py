@@ -7,6 +7,7 @@ import json
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from docai.cli.answers import loaded, tell_answer, view
@@ -15,14 +16,15 @@ from docai.cli.progress import Reporter
 from docai.errors import DocaiError, ExitCode, LimitExceeded, UsageError
 from docai.render.inputs import expand
 from docai.tasks.chat import Chat, answer_json
-from docai.tasks.options import ChatOptions, ClipOptions, ModelOptions, PictureOptions
-from docai.tasks.pictures import media_from
+from docai.tasks.options import ChatOptions, ClipOptions, ModelOptions, PictureOptions, SoundOptions
+from docai.tasks.pictures import media_from, sounds_in
 from docai.vlm.request import Generation, GenerationOptions
 
 _HELP = """\
-/add FILE   show the model an image, the pages of a PDF or a video with the next question
-/reset      forget the conversation and its images
-/quit       end; so does Ctrl-D. Ctrl-C ends an answer
+/add FILE     show the model an image, the pages of a PDF or a video with the next question
+/audio FILE   let it hear a sound, or that of a video: one in a conversation
+/reset        forget the conversation and its images
+/quit         end; so does Ctrl-D. Ctrl-C ends an answer
 """
 
 
@@ -31,6 +33,7 @@ def run_chat(
     chat: ChatOptions,
     pictures: PictureOptions,
     clips: ClipOptions,
+    sounds: SoundOptions,
     model: ModelOptions,
     options: GenerationOptions,
     *,
@@ -43,9 +46,9 @@ def run_chat(
     reporter = Reporter("auto", quiet=quiet, verbose=verbose)
     with reporter.heard():
         _ = model.chosen, options.schema()  # what is wrong with them is said before anything is read
-        prompt = _prompt(chat, names)
+        prompt = _prompt(chat, [*names, *(sounds.audio or ())])
         files = expand(names, max_bytes=pictures.max_bytes) if names else []
-        shown = media_from(files, pictures, clips, chat.max_images)
+        shown = media_from(files, pictures, clips, chat.max_images) + sounds_in(sounds)
         talk = Chat(
             loaded(model, reporter),
             options,
@@ -58,7 +61,7 @@ def run_chat(
             tell_answer(_answer(talk, prompt, chat, as_json=as_json), options, reporter)
             return ExitCode.OK
         _let_terminate()
-        return Conversation(talk, chat, pictures, clips, options, reporter, as_json=as_json).run()
+        return Conversation(talk, chat, pictures, clips, sounds, options, reporter, as_json=as_json).run()
 
 
 def _prompt(chat: ChatOptions, names: Sequence[str]) -> str | None:
@@ -103,15 +106,17 @@ class Conversation:
         chat: ChatOptions,
         pictures: PictureOptions,
         clips: ClipOptions,
+        sounds: SoundOptions,
         options: GenerationOptions,
         reporter: Reporter,
         *,
         as_json: bool = False,
         read: Callable[[str], str] = input,
     ) -> None:
-        self._talk, self._chat, self._pictures, self._clips, self._options = talk, chat, pictures, clips, options
+        self._talk, self._chat, self._options = talk, chat, options
+        self._pictures, self._clips, self._sounds = pictures, clips, sounds
         self._reporter, self._json, self._read = reporter, as_json, read
-        self._commands = {"/add": self._add, "/reset": self._reset, "/help": self._help}
+        self._commands = {"/add": self._add, "/audio": self._hear, "/reset": self._reset, "/help": self._help}
 
     def run(self) -> int:
         """Until it is left."""
@@ -150,10 +155,15 @@ class Conversation:
         most = self._chat.max_images - self._talk.pictures
         if most <= 0:
             raise LimitExceeded(f"there are {self._talk.pictures} images; /reset, or begin with a higher --max-images")
-        quoted = len(name) > 1 and name[0] == name[-1] and name[0] in "'\""
-        path = str(Path(name[1:-1] if quoted else name).expanduser())
-        self._talk.add(media_from(expand([path]), self._pictures, self._clips, most))
+        self._talk.add(media_from(expand([_path(name)]), self._pictures, self._clips, most))
         self._reporter.warn(self._images())
+
+    def _hear(self, name: str) -> None:
+        if not name:
+            raise UsageError("expected a sound: /audio FILE")
+        sounds = sounds_in(replace(self._sounds, audio=[_path(name)]))
+        self._talk.add(sounds)
+        self._reporter.warn(f"{sounds[0].name} will be heard with the next question")
 
     def _reset(self, _: str) -> None:
         self._talk.reset()
@@ -163,8 +173,16 @@ class Conversation:
         put(_HELP)
 
     def _unknown(self, _: str) -> None:
-        raise UsageError("expected /add, /reset, /help or /quit; a question that begins with / needs a word before it")
+        raise UsageError(
+            "expected /add, /audio, /reset, /help or /quit; a question that begins with / needs a word before it"
+        )
 
     def _images(self) -> str:
         count = self._talk.pictures
         return f"{count} image{'' if count == 1 else 's'} so far"
+
+
+def _path(name: str) -> str:
+    """A file as it was typed, perhaps in quotes or in the home folder."""
+    quoted = len(name) > 1 and name[0] == name[-1] and name[0] in "'\""
+    return str(Path(name[1:-1] if quoted else name).expanduser())

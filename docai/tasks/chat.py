@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from docai.errors import UsageError
-from docai.vlm.clips import in_turn, question_about
+from docai.vlm.clips import check_sounds, in_turn, question_about
 from docai.vlm.sounds import Sound
 
 if TYPE_CHECKING:
@@ -46,21 +45,18 @@ class Chat:
     @property
     def pictures(self) -> int:
         """The number of pictures and videos so far."""
-        return len(self._media) + len(self._added) - len(self._sounds)
-
-    @property
-    def _sounds(self) -> list[Sound]:
-        return [medium for medium in (*self._media, *self._added) if isinstance(medium, Sound)]
+        return sum(not isinstance(medium, Sound) for medium in (*self._media, *self._added))
 
     def add(self, media: Iterable[Medium]) -> None:
         """Pictures, videos and a sound for the next question, which stands behind them; pictures come first.
 
-        Raises UsageError for a second sound: a request takes one, and has all that came before.
+        Raises UsageError for sounds that the model does not take: those of a conversation are all in its next request.
         """
-        new = list(media)
-        if len(self._sounds) + sum(isinstance(medium, Sound) for medium in new) > 1:
-            raise UsageError("expected one audio clip in a conversation; there is one: begin anew for another")
-        self._added = in_turn([*self._added, *new])
+        added = in_turn([*self._added, *media])
+        if any(isinstance(medium, Sound) for medium in (*self._media, *added)):
+            model = self.model
+            check_sounds([*self._media, *added], model=model.name, family=model.family, hears=model.hears)
+        self._added = added
 
     def ask(self, text: str, on_piece: Callable[[Piece], None] = lambda _: None) -> Generation:
         """The answer to a question; `on_piece` hears of it as it comes.

@@ -325,6 +325,29 @@ class ClipOptions:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SoundOptions:
+    """A sound for a model to hear, and what opening it may cost."""
+
+    audio: list[str] | None = option(
+        None, "A sound for the model to hear, or a video whose sound it is: one in a conversation."
+    )
+    max_audio_seconds: float = option(_LIMITS.max_audio_seconds, "Longest sound, in seconds.", least=0.1)
+    max_bytes: int = like(InputOptions, "max_bytes")
+    page_seconds: float = like(InputOptions, "page_seconds")
+
+    def __post_init__(self) -> None:
+        check(self)
+        if len(self.audio or ()) > 1:
+            raise UsageError(f"audio: expected one audio clip; got {len(self.audio or ())}")
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(
+            max_bytes=self.max_bytes, page_seconds=self.page_seconds, max_audio_seconds=self.max_audio_seconds
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class VideoOptions:
     """`docai video`."""
 

@@ -1,14 +1,15 @@
-"""Files as pictures for a model: images as they are, documents page by page, videos as clips or by their pictures."""
+"""Files as media for a model: images, documents page by page, videos as clips or by their pictures, and sounds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from docai.errors import LimitExceeded
-from docai.render.inputs import check_kind
-from docai.tasks.options import ClipOptions, PictureOptions, parse_pages
+from docai.errors import LimitExceeded, UsageError
+from docai.render.inputs import check_kind, expand
+from docai.tasks.options import ClipOptions, PictureOptions, SoundOptions, parse_pages
 from docai.vlm.clips import Clip, clip_of
+from docai.vlm.sounds import Sound, sound_of
 
 if TYPE_CHECKING:
     from docai.render.document import Source
@@ -60,6 +61,21 @@ def clip_in(file: InputFile, options: ClipOptions) -> Clip:
     )
     _ = clip.video
     return clip
+
+
+def sounds_in(options: SoundOptions) -> list[Sound]:
+    """The sound that options name, opened; none where they name none."""
+    return [_sound(name, options) for name in options.audio or ()]
+
+
+def _sound(name: str, options: SoundOptions) -> Sound:
+    """A sound. Raises UsageError for several files, InputError, LimitExceeded or DependencyMissing."""
+    files = expand([name], max_bytes=options.max_bytes)
+    if len(files) > 1:
+        raise UsageError(f"{name}: expected one audio clip; got {len(files)} files")
+    sound = sound_of(files[0], limits=options.limits)
+    _ = sound.track
+    return sound
 
 
 def pages_in(file: InputFile, options: PictureOptions) -> list[tuple[Page, Picture]]:

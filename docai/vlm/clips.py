@@ -213,15 +213,15 @@ def settle(
     LimitExceeded where pictures and frames are more than `most_images`; both before anything is decoded.
     """
     clips = [medium for medium in media if isinstance(medium, Clip)]
-    sounds = [medium for medium in media if isinstance(medium, Sound)]
+    sounds = sum(isinstance(medium, Sound) for medium in media)
+    check_sounds(media, model=model, family=family, hears=hears)
     if sounds:
-        _check_sounds(sounds, bool(clips), model, family, hears)
         _check_order(messages, media)
     if not clips:
         return Settled(messages, media)
     if why := refusal(family, sees=sees):
         raise UsageError(f"{clips[0].name}: model {model} takes no video: {why}")
-    own = len(media) - len(clips) - len(sounds)
+    own = len(media) - len(clips) - sounds
     if family.videos is not None:
         _check(own, [], most_images)
         return Settled(messages, media)
@@ -231,9 +231,12 @@ def settle(
     return _as_pictures(messages, media)
 
 
-def _check_sounds(sounds: Sequence[Sound], beside_clips: bool, model: str, family: Family, hears: bool) -> None:
-    """Raise UsageError for sounds that a model does not take."""
-    if beside_clips and not (hears and family.sound_with_video):
+def check_sounds(media: Sequence[Medium], *, model: str, family: Family, hears: bool) -> None:
+    """Raise UsageError for sounds among media that a model does not take, or not together with the rest."""
+    sounds = [medium for medium in media if isinstance(medium, Sound)]
+    if not sounds:
+        return
+    if not (hears and family.sound_with_video) and any(isinstance(medium, Clip) for medium in media):
         raise UsageError("Combined video and audio inputs are not supported")
     if not hears:
         why = "this checkpoint has no weights for it" if family.sounds else "models of its family hear nothing"
