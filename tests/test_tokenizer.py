@@ -206,6 +206,18 @@ def test_qwen_special_tokens_have_the_numbers_of_got() -> None:
     assert ids == [first + (number - 151643) for number in (151645, 151857, 151858, 151859)]
 
 
+def test_kimi_s_special_tokens_have_the_ids_of_its_config() -> None:
+    """What has no name there is kept free; what opens a thought is no special token, so that it stays in answers."""
+    tokenizer = load(GOLDENS / "kimi_tiktoken")
+    first = tokenizer.token_id("<|endoftext|>")
+    assert first is not None
+    assert tokenizer.token_id("<|im_end|>") == first + 7
+    assert tokenizer.token_id(f"<|reserved_token_{first + 255}|>") == first + 255
+    assert tokenizer.size == first + 256
+    ids = tokenizer.encode("<think>a</think><|im_end|>", special=False)
+    assert tokenizer.decode(ids) == "<think>a</think>"
+
+
 def test_merges_follow_rank_then_length() -> None:
     ranks = {"a": 0, "b": 1, "ab": 2, "ba": 3, "aba": 4}
     assert merges_of(ranks) == [("a", "b"), ("b", "a"), ("a", "ba"), ("ab", "a")]

@@ -18,6 +18,20 @@ TEKKEN = _UPPER_FIRST + "|" + _LOWER_FIRST + r"|\p{N}" + _SLASHED_END
 GPT4O = "|".join(cased + _CONTRACTIONS + "?" for cased in (_UPPER_FIRST, _LOWER_FIRST)) + (
     r"|\p{N}{1,3}" + _SLASHED_END
 )
+# Kimi's: Chinese is cut apart, and no part of other words.
+_NOT_CHINESE = r"&&[^\p{Han}]]"
+KIMI = "|".join(
+    (
+        r"[\p{Han}]+",
+        *(
+            cased.replace(_UPPER, _UPPER[:-1] + _NOT_CHINESE).replace(_LOWER, _LOWER[:-1] + _NOT_CHINESE)
+            + _CONTRACTIONS
+            + "?"
+            for cased in (_UPPER_FIRST, _LOWER_FIRST)
+        ),
+        r"\p{N}{1,3}" + _END,
+    )
+)
 GPT2 = None  # the pattern that the library has itself
 
 

@@ -56,7 +56,7 @@ def read_vocabulary(files: Files, config: Mapping[str, Any]) -> Vocabulary:
         return _model_file(path.read_bytes(), config)
     for name in TIKTOKEN:
         if path := files.file(name):
-            return Vocabulary(read_tiktoken(path.read_bytes(), name))
+            return Vocabulary(read_tiktoken(path.read_bytes(), name, config))
     if text := files.text_file("tekken.json"):
         return Vocabulary(read_tekken(text), {"bos_token": "<s>", "eos_token": "</s>"}, adds_bos=True)
     if (vocab := files.text_file("vocab.json")) and (merges := files.text_file("merges.txt")):
@@ -77,7 +77,7 @@ def _parsed(text: str) -> Tokenizer:
 def _model_file(data: bytes, config: Mapping[str, Any]) -> Vocabulary:
     """A SentencePiece model; Llama 3's file of the same name is one of tiktoken."""
     if data[:1] != b"\x0a":  # the first field of a SentencePiece model is a piece
-        return Vocabulary(read_tiktoken(data, "tokenizer.model"))
+        return Vocabulary(read_tiktoken(data, "tokenizer.model", config))
     model = read_model(data)
     everywhere = config.get("legacy") is not False
     ids = {"bos_token": model.bos_id, "eos_token": model.eos_id, "unk_token": model.unk_id}

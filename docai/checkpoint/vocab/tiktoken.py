@@ -1,17 +1,19 @@
-"""tiktoken files (Qwen 1, GOT-OCR, Llama 3's original): a line `base64 rank` for each token."""
+"""tiktoken files (Qwen 1, GOT-OCR, Llama 3's original, Kimi): a line `base64 rank` for each token."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 
-from docai.checkpoint.vocab.byte_level import LLAMA3, QWEN, byte_level, spelling
+from docai.checkpoint.vocab.byte_level import KIMI, LLAMA3, QWEN, byte_level, spelling
 from docai.checkpoint.vocab.merges import merges_of
 from docai.errors import CheckpointError
 
+SPLITS = {"qwen.tiktoken": QWEN, "tiktoken.model": KIMI}  # how words are cut, by the file's name
 # Qwen-VL's and GOT's special tokens follow the 151643 of qwen.tiktoken in this order; they stand in no file.
 QWEN_SPECIAL = (
     *("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
@@ -20,14 +22,33 @@ QWEN_SPECIAL = (
 )
 
 
-def read_tiktoken(data: bytes, name: str) -> Tokenizer:
-    """The tokenizer of a tiktoken file; its name says how it cuts words. Raises CheckpointError."""
-    qwen = name == "qwen.tiktoken"
-    tokenizer = tiktoken_tokenizer(_ranks(data, name), QWEN if qwen else LLAMA3)
-    if qwen:
-        special = [AddedToken(token, normalized=False, special=True) for token in QWEN_SPECIAL]
-        tokenizer.add_special_tokens(special)
+KIMI_RESERVED = 256  # special tokens behind those of a tiktoken.model; tokenizer_config.json names some by their ids
+
+
+def read_tiktoken(data: bytes, name: str, config: Mapping[str, Any]) -> Tokenizer:
+    """The tokenizer of a tiktoken file; its name says how it cuts words. Raises CheckpointError.
+
+    `config` is tokenizer_config.json.
+    """
+    ranks = _ranks(data, name)
+    tokenizer = tiktoken_tokenizer(ranks, SPLITS.get(name, LLAMA3))
+    if name == "qwen.tiktoken":
+        tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in QWEN_SPECIAL])
+    if name == "tiktoken.model":
+        _add_reserved(tokenizer, len(ranks), config.get("added_tokens_decoder") or {})
     return tokenizer
+
+
+def _add_reserved(tokenizer: Tokenizer, first: int, named: Mapping[str, Any]) -> None:
+    """Kimi's tokens from id `first` on: those that have names, and between them those that are kept free."""
+    for number in range(first, first + KIMI_RESERVED):
+        said = named.get(str(number))
+        text = said.get("content") if isinstance(said, Mapping) else None
+        if text is None or (isinstance(said, Mapping) and said.get("special")):
+            text = f"<|reserved_token_{number}|>" if text is None else text
+            tokenizer.add_special_tokens([AddedToken(text, normalized=False, special=True)])
+        else:
+            tokenizer.add_tokens([AddedToken(text, normalized=False)])
 
 
 def tiktoken_tokenizer(ranks: Mapping[bytes, int], split: str, before: Sequence[str] = ()) -> Tokenizer:

@@ -126,6 +126,41 @@ def tiktoken_files() -> None:
         encoding = tiktoken.Encoding(name, pat_str=split, mergeable_ranks=ranks, special_tokens=special)
         marked = [encoding.encode(text, allowed_special="all") for text in MARKED]
         expect(path, [encoding.encode_ordinary(text) for text in TEXTS], marked)
+    kimi(lines, ranks)
+
+
+def kimi(lines: bytes, ranks: dict[bytes, int]) -> None:
+    """A tiktoken.model, whose special tokens have names in tokenizer_config.json, not in a row; words as Kimi cuts them.
+
+    As tokenization_kimi.py of moonshotai/Kimi-VL-A3B-Instruct has them.
+    """
+    upper, lower = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]", r"\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]"
+    short = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    split = [
+        r"[\p{Han}]+",
+        rf"[^\r\n\p{{L}}\p{{N}}]?[{upper}]*[{lower}]+{short}",
+        rf"[^\r\n\p{{L}}\p{{N}}]?[{upper}]+[{lower}]*{short}",
+        r"\p{N}{1,3}",
+        r" ?[^\s\p{L}\p{N}]+[\r\n]*",
+        r"\s*[\r\n]+",
+        r"\s+(?!\S)",
+        r"\s+",
+    ]
+    path, first = folder("kimi_tiktoken"), len(ranks)
+    (path / "tiktoken.model").write_bytes(lines)
+    named = {
+        first: SPECIAL[0],
+        first + 2: SPECIAL[1],
+        first + 7: SPECIAL[2],
+        first + 20: "<think>",
+        first + 21: "</think>",
+    }
+    added = {str(n): {"content": text, "special": text in SPECIAL, "normalized": False} for n, text in named.items()}
+    write(path / "tokenizer_config.json", {"added_tokens_decoder": added, "bos_token": SPECIAL[0]})
+    special = {named.get(n, f"<|reserved_token_{n}|>"): n for n in range(first, first + 256)}
+    encoding = tiktoken.Encoding("kimi", pat_str="|".join(split), mergeable_ranks=ranks, special_tokens=special)
+    marked = [encoding.encode(text, allowed_special="all") for text in MARKED]
+    expect(path, [encoding.encode_ordinary(text) for text in TEXTS], marked)
 
 
 def tekken() -> None:
