@@ -193,6 +193,7 @@ def usage_of(answers: Sequence[Generation]) -> dict[str, Any]:
         "prompt_tokens_details": {
             "cached_tokens": max((answer.usage.reused for answer in answers), default=0),
             "image_tokens": max((answer.usage.images for answer in answers), default=0),
+            "audio_tokens": max((answer.usage.audio for answer in answers), default=0),
         },
         "completion_tokens_details": {"reasoning_tokens": sum(answer.usage.thinking for answer in answers)},
     }

@@ -1,4 +1,4 @@
-"""Conversations as clients send them, for a model: texts, and the pictures of all parts in their order."""
+"""Conversations as clients send them, for a model: texts, and the pictures, videos and sound of all parts in order."""
 
 from __future__ import annotations
 
@@ -20,11 +20,6 @@ from docai.tasks.pictures import is_movie
 if TYPE_CHECKING:
     from docai.serve.models import Closes
     from docai.vlm.clips import Medium
-
-_NOT_TAKEN = {
-    "input_audio": "audio is not taken by any model here",
-    "audio": "audio is not taken by any model here",
-}
 
 
 @dataclass(slots=True)
@@ -83,9 +78,9 @@ class Reader:
                 return self._video(part, place)
             case "file" | "input_file":
                 return self._file(part, place)
-            case str() if kind in _NOT_TAKEN:
-                raise _wrong(place, _NOT_TAKEN[kind])
-        raise _wrong(place, f"expected a part of type text, image_url or file; got {str(kind)[:60]!r}")
+            case "input_audio" | "audio_url":
+                return self._sound(part, place)
+        raise _wrong(place, f"expected a part of type text, image_url, input_audio or file; got {str(kind)[:60]!r}")
 
     def _image(self, part: dict[str, Any], place: str) -> Content:
         said = part.get("image_url")
@@ -118,6 +113,24 @@ class Reader:
             raise _placed(error, place) from error
         self._talk.media.append(clip)
         return [{"type": "video"}]
+
+    def _sound(self, part: dict[str, Any], place: str) -> list[dict[str, Any]]:
+        """A sound. It is opened once it is known that the model takes any; what its format is called does not count."""
+        from docai.vlm.sounds import Sound, sound_of
+
+        kind, name = ("input_audio", "data") if part["type"] == "input_audio" else ("audio_url", "url")
+        said = part.get(kind)
+        given = said.get(name) if isinstance(said, dict) else said
+        if not isinstance(given, str):
+            raise _wrong(place, f'expected audio as {{"{kind}": {{"{name}": ...}}}}')
+        if any(isinstance(medium, Sound) for medium in self._talk.media):
+            raise _wrong(place, "expected one audio clip in a request; this is the second")
+        whole = given if name == "url" or given[:5].lower() == "data:" else f"data:;base64,{given}"
+        content = self._media.get(whole, place)
+        sound = sound_of(InputFile(None, None, place, content.data), limits=self._options.limits)
+        self._talk.media.append(sound)
+        self._talk.sources.append(sound)
+        return [{"type": "audio"}]
 
     def _file(self, part: dict[str, Any], place: str) -> list[dict[str, Any]]:
         said = part.get("file") if isinstance(part.get("file"), dict) else part

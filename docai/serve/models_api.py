@@ -38,15 +38,22 @@ async def model(name: str, request: Request) -> Response:
 
 def _described(offered: Offered) -> dict[str, Any]:
     said: dict[str, Any] = {"id": offered.name, "object": "model", "created": offered.created, "owned_by": "docai"}
-    said |= {"loaded": offered.model is not None, "tasks": ["chat"]}
     model = offered.model
+    said |= {"loaded": model is not None, "tasks": ["chat"]}
+    said |= _as_mistral(completion_chat=True, vision=model is not None and model.sees)
     if model is not None:
-        said |= {"images": model.sees, "max_model_len": model.context}
+        said |= {"images": model.sees, "audio": model.hears, "max_model_len": model.context}
     return said
 
 
 def _engine(name: str) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": 0, "owned_by": "docai", "loaded": True, "tasks": ["ocr"]}
+    said = {"id": name, "object": "model", "created": 0, "owned_by": "docai", "loaded": True, "tasks": ["ocr"]}
+    return said | _as_mistral(ocr=True)
+
+
+def _as_mistral(**can: bool) -> dict[str, Any]:
+    """What Mistral's client wants to know beside OpenAI's."""
+    return {"type": "base", "capabilities": can}
 
 
 @router.get("/props", tags=["operations"])
@@ -54,17 +61,19 @@ async def props(request: Request) -> Response:
     """What the server can do."""
     desk = desk_of(request)
     first = next(iter(desk.models.loaded), None)
-    sees = first is not None and first.model is not None and first.model.sees
+    model = None if first is None else first.model
+    sees, hears = model is not None and model.sees, model is not None and model.hears
     return reply(
         {
             "version": __version__,
             "model": None if first is None else first.name,
-            "modalities": {"text": first is not None, "vision": sees, "audio": False, "video": False},
+            "modalities": {"text": first is not None, "vision": sees, "audio": hears, "video": False},
             "formats": list(FORMATS),
             "limits": {
                 "max_body": desk.options.max_body,
                 "max_bytes": desk.options.max_bytes,
                 "max_images": desk.options.max_images,
+                "max_audio_seconds": desk.options.max_audio_seconds,
                 "max_pages": desk.options.max_pages,
             },
             "key_needed": bool(desk.options.api_key),

@@ -77,6 +77,7 @@ class ServeOptions:
         _LIMITS.max_pixels, "Most pixels of a page: larger images are refused, PDF pages rendered smaller.", least=1
     )
     page_seconds: float = option(60.0, "Longest time that decoding a page may take.", least=0.1)
+    max_audio_seconds: float = option(_LIMITS.max_audio_seconds, "Longest sound, in seconds.", least=0.1)
     fetch_seconds: float = option(30.0, "Longest time that fetching an address may take.", least=0.1)
     state: str | None = option(
         None, "Folder of jobs and uploaded files. Default: docai/serve-PORT in the user's folder for state."
@@ -103,7 +104,13 @@ class ServeOptions:
     @property
     def limits(self) -> Limits:
         """What a document may cost."""
-        return Limits(self.max_bytes, self.max_pages, self.max_pixels, self.page_seconds)
+        return Limits(
+            self.max_bytes,
+            self.max_pages,
+            self.max_pixels,
+            self.page_seconds,
+            max_audio_seconds=self.max_audio_seconds,
+        )
 
     @property
     def keep_alive_s(self) -> float:

@@ -55,6 +55,11 @@ class Sound:
             self._heard = self._opened()
         return self._heard
 
+    def close(self) -> None:
+        """Let go of the file; it opens again on use."""
+        if self._heard is not None:
+            self._heard.close()
+
     def samples(self, rate: int, most: int | None = None) -> Samples:
         """All of it as one channel, `rate` numbers a second.
 
