@@ -7,13 +7,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mlx.utils import tree_flatten, tree_unflatten
 
 from docai.nn import segments
 from docai.nn.axial import AxialRope, LaneRope, Turn
 from docai.nn.grids import Grid, in_blocks, interpolated, layout
 from docai.nn.mlp import MlpSpec
-from docai.nn.packed_vit import PackedVit, PackedVitSpec
+from docai.nn.norm import NormKind
+from docai.nn.packed_vit import PackedAttention, PackedVit, PackedVitSpec
 from docai.nn.segments import Run, attend_all, attend_segments, runs
+from docai.nn.squeeze import Squeeze, SqueezeSpec
 
 GRIDS = st.lists(
     st.tuples(st.integers(1, 3), st.integers(1, 7).map(lambda n: 2 * n), st.integers(1, 7).map(lambda n: 2 * n)),
@@ -40,6 +43,13 @@ def test_patches_come_in_blocks_row_by_row() -> None:
     first, second = [0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11], [12, 13, 18, 19, 14, 15, 20, 21, 16, 17, 22, 23]
     assert in_blocks(numbers, 2).tolist() == first + second
     assert in_blocks(numbers, 1).tolist() == list(range(24))
+
+
+def test_blocks_are_made_of_smaller_blocks() -> None:
+    numbers = np.arange(4 * 8).reshape(4, 8)
+    squares = [[0, 1, 8, 9], [2, 3, 10, 11], [16, 17, 24, 25], [18, 19, 26, 27]]
+    assert in_blocks(numbers, 4, 2)[:16].tolist() == np.ravel(squares).tolist()
+    assert in_blocks(numbers, 4, 2)[16:].tolist() == (np.ravel(squares) + 4).tolist()
 
 
 @given(GRIDS, st.integers(1, 4))
@@ -111,6 +121,52 @@ def test_tables_are_sampled_corner_on_corner(length: int) -> None:
     at = np.linspace(0, 4, length)
     np.testing.assert_allclose(over_rows @ table, np.interp(at, np.arange(5), table), atol=1e-6)
     assert over_columns.shape == (3, 5)
+
+
+@pytest.mark.parametrize("length", [1, 3, 5, 7, 10])
+def test_the_nearest_of_a_table_is_the_one_in_which_a_patch_begins(length: int) -> None:
+    over_rows, over_columns = interpolated((1, length, 2), 5, "nearest")
+    expected = [max(k for k in range(5) if k * length <= i * 5) for i in range(length)]
+    np.testing.assert_array_equal(over_rows, np.eye(5)[expected])
+    np.testing.assert_array_equal(over_columns, np.eye(5)[[0, 2]])
+
+
+@pytest.mark.parametrize("kind", ["layer", "rms"])
+def test_squares_of_patches_become_one(kind: NormKind) -> None:
+    """By its definition: attention within a square, then two layers over its rows side by side, and their mean."""
+    spec = PackedVitSpec(8, 1, 2, MlpSpec(24), 2, norm=kind, rope=None, squeeze=SqueezeSpec(0, 20))
+    assert spec.squeeze is not None
+    part = Squeeze(spec.squeeze, 8, kind, 1e-6, PackedAttention(spec))
+    numbers = tree_flatten(part.parameters())
+    part.update(tree_unflatten([(name, random(*a.shape, seed=n)) for n, (name, a) in enumerate(numbers)]))
+    w = {name: np.asarray(a, np.float64) for name, a in tree_flatten(part.parameters())}
+
+    def linear(name: str, x: np.ndarray) -> np.ndarray:
+        return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+
+    def normed(name: str, x: np.ndarray) -> np.ndarray:
+        x = x - x.mean(axis=-1, keepdims=True) if kind == "layer" else x
+        return x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + 1e-6) * w[f"{name}.weight"] + w.get(f"{name}.bias", 0)
+
+    x = np.asarray(random(12, 8, seed=99), np.float64)
+    q, k, v = (linear(f"attn.{name}", normed("norm1", x)).reshape(12, 2, 4) for name in "qkv")
+    same = np.arange(12)[:, None] // 4 == np.arange(12) // 4
+    x = x + linear("attn.o", attention(mx.array(q), mx.array(k), mx.array(v), same))
+    inner = linear("up", normed("norm2", x.reshape(3, 32)))
+    inner = inner / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (inner + 0.044715 * inner**3)))
+    expected = linear("down", inner) + x.reshape(3, 4, 8).mean(axis=1)
+    np.testing.assert_allclose(part(random(12, 8, seed=99)), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_tower_sees_squares_behind_the_layer_that_makes_them() -> None:
+    """Company changes nothing, neither before nor behind; without layers behind it, rows are those of squares."""
+    mlp = MlpSpec(24, bias=True)
+    tower = PackedVit(PackedVitSpec(16, 3, 2, mlp, 2, frames=1, merge=4, rope=None, squeeze=SqueezeSpec(1, 20)))
+    first, second = random(32, 12), random(48, 12, seed=1)
+    together = tower.encode(mx.concatenate([first, second]), [(1, 4, 8), (1, 12, 4)]).rows
+    alone = [tower.encode(first, [(1, 4, 8)]).rows, tower.encode(second, [(1, 12, 4)]).rows]
+    assert together.shape == (20, 16)
+    np.testing.assert_allclose(together, mx.concatenate(alone), atol=1e-5)
 
 
 def test_company_changes_nothing() -> None:

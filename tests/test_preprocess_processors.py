@@ -26,6 +26,7 @@ from docai.preprocess.processors import (
     within,
 )
 from docai.preprocess.sizes import stepped
+from docai.preprocess.sliced import SlicedImages
 from docai.preprocess.tiles import CanvasCuts
 from docai.vlm.images import (
     block_images,
@@ -38,6 +39,7 @@ from docai.vlm.images import (
     pixtral_images,
     qwen_images,
     siglip_images,
+    sliced_images,
     tiled_images,
 )
 from docai.vlm.prep import preprocessor_config
@@ -64,12 +66,12 @@ def whole_picture(image: ImageInput, patch: int, merge: int) -> Pixels:
     return blocks.transpose(0, 2, 5, 1, 3, 6, 4).reshape(1, height * patch, width * patch, 3)
 
 
-def row_by_row(image: ImageInput, merge: int) -> Pixels:
+def row_by_row(image: ImageInput, merge: int, inner: int = 1) -> Pixels:
     """The patches of all parts of an image, of each row by row."""
-    sizes = [h * w for _, h, w in image.grids]
+    outer, sizes, width = merge // inner, [h * w for _, h, w in image.grids], image.pixels.shape[-1]
     parts = zip(image.grids, np.split(image.pixels, np.cumsum(sizes)[:-1]), strict=True)
-    blocks = [part.reshape(h // merge, w // merge, merge, merge, -1).swapaxes(1, 2) for (_, h, w), part in parts]
-    return np.concatenate([block.reshape(-1, image.pixels.shape[-1]) for block in blocks])
+    squares = [part.reshape(h // merge, w // merge, outer, outer, inner, inner, -1) for (_, h, w), part in parts]
+    return np.concatenate([square.transpose(0, 2, 4, 1, 3, 5, 6).reshape(-1, width) for square in squares])
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -86,9 +88,12 @@ def test_values_are_those_of_the_reference(name: str) -> None:
                 pixels = whole_picture(image, processor.patch, processor.merge)
             if isinstance(processor, ClampedImages):
                 pixels = from_grid(image, processor.patch)
-            if isinstance(processor, BoundedImages | SplitImages):
-                pixels = row_by_row(image, getattr(processor, "merge", 1))
+            if isinstance(processor, BoundedImages | SplitImages | SlicedImages):
+                pixels = row_by_row(image, getattr(processor, "merge", 1), getattr(processor, "inner", 1))
                 assert [grid[1:] for grid in image.grids] == [tuple(grid) for grid in golden[f"{key}/grids"]], key
+            if isinstance(processor, SlicedImages):
+                assert tuple(image.extra["slices"]) == tuple(golden[f"{key}/slices"]), key
+                assert image.tokens * processor.merge**2 == len(pixels)
             assert pixels.shape == tuple(golden[f"{key}/shape"]), key
             np.testing.assert_allclose(summary(pixels), golden[f"{key}/values"], rtol=0, atol=TOLERANCE, err_msg=key)
             if isinstance(processor, PackedImages | BlockImages | ClampedImages | GrownImages | FilledImages):
@@ -200,7 +205,10 @@ def test_an_unknown_filter_is_named() -> None:
         qwen_images()({"resample": 17}, {})
 
 
-@pytest.mark.parametrize("make", [qwen_images, pixtral_images, llava_images, locate_images, moonshot_images, navit_images])
+@pytest.mark.parametrize(
+    "make",
+    [qwen_images, pixtral_images, llava_images, locate_images, moonshot_images, navit_images, sliced_images],
+)
 @pytest.mark.parametrize("most", [16, 30, 100])
 def test_images_of_at_most_so_many_tokens(make: Callable[..., Any], most: int) -> None:
     plain = make()({}, {})

@@ -399,6 +399,8 @@ def within(processor: ImageProcessor, tokens: int) -> ImageProcessor:
         return replace(processor, most_patches=most, least_patches=min(processor.least_patches, most))
     if isinstance(processor, BlockImages):
         return replace(processor, most_patches=min(processor.most_patches, tokens * processor.merge**2))
+    if isinstance(processor, SlicedImages):
+        return replace(processor, cut=False, most_tokens=tokens)
     if isinstance(processor, SplitImages):
         most = min(processor.most_tokens, tokens)
         return replace(processor, most_tokens=most, least_tokens=min(processor.least_tokens, most), cuts=None)
@@ -410,7 +412,3 @@ def cutting(processor: ImageProcessor) -> ImageProcessor | None:
     if isinstance(processor, StretchedImages) and processor.cuts:
         return replace(processor, cut=True)
     return None
-    if isinstance(processor, BudgetImages):
-        return replace(processor, budget=min(tokens, processor.most_budget))
-    if isinstance(processor, SlicedImages):
-        return processor.within(tokens)

@@ -6,7 +6,7 @@ Guo et al. 2024, arXiv:2403.11703.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image
@@ -68,18 +68,14 @@ class SlicedImages:
         # of equally near ones that with more rows, of those the first
         return min(choices, key=lambda c: (abs(shape - math.log(c[1] / c[0])), -c[0]), default=(1, 1))
 
-    def within(self, tokens: int) -> SlicedImages:
-        """This processor with pictures of at most so many tokens, whole only."""
-        return replace(self, cut=False, most_tokens=tokens)
-
     def _fitted(self, size: tuple[float, float], *, grow: bool) -> Size:
         """Sides of whole blocks: of this shape at `scale` squared or, of smaller ones, as large unless they `grow`."""
         scale, block = float(self.scale), self.patch * self.merge
-        while True:
+        fitted = _whole_blocks(size, scale, block, grow=grow)
+        while self.most_tokens and math.prod(fitted) > self.most_tokens * block**2:
+            scale *= 0.98
             fitted = _whole_blocks(size, scale, block, grow=grow)
-            if self.most_tokens is None or math.prod(fitted) <= self.most_tokens * block**2 or block in fitted:
-                return fitted
-            scale, grow = scale * 0.98, False
+        return fitted
 
     def _patches(self, part: Rgb) -> np.ndarray:
         pixels = self.normalize(part)[None]
@@ -87,6 +83,7 @@ class SlicedImages:
 
 
 def _whole_blocks(size: tuple[float, float], scale: float, block: int, *, grow: bool) -> Size:
+    """At least one each way."""
     height, width = size
     if grow or height * width > scale**2:
         shape = width / height

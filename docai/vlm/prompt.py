@@ -129,9 +129,9 @@ class Slices:
         """The text of one image."""
         merged = sum(h * w for _, h, w in image.grids) // image.tokens
         whole, *slices = (token * (h * w // merged) for _, h, w in image.grids)
-        _, columns = (int(number) for number in image.extra["slices"])
+        across = int(image.extra["slices"][1]) if slices else 1
         marked = [f"{self.slice_before}{one}{self.slice_after}" for one in slices]
-        lines = ["".join(marked[at : at + columns]) for at in range(0, len(marked), columns or 1)]
+        lines = ["".join(marked[at : at + across]) for at in range(0, len(marked), across)]
         return f"{self.before}{whole}{self.after}" + "\n".join(lines)
 
 

@@ -241,6 +241,29 @@ CASES = {
         of_family("mage_vl"),
         {**COMMON, **QWEN, **CLIP, **MAGE, "max_pixels": 1 << 18, "min_pixels": 3136},
     ),
+    "minicpmv4_6": Case(
+        "openbmb/MiniCPM-V-4.6, smaller slices",
+        "minicpmv4_6.image_processing_pil_minicpmv4_6.MiniCPMV4_6ImageProcessorPil",
+        of_family("minicpmv4_6"),
+        {**COMMON, **HALF, "resample": 3, "patch_size": 14, "scale_resolution": 112, "max_slice_nums": 9},
+        # none, two, three beside each other, grids equally near, as many as there may be and more
+        sizes=(*SIZES, (112, 112), (100, 126), (112, 240), (130, 390), (200, 200), (224, 224), (340, 339), (500, 1100)),
+    ),
+    "minicpmv4_6_fine": Case(
+        "the same with smaller tokens",
+        "minicpmv4_6.image_processing_pil_minicpmv4_6.MiniCPMV4_6ImageProcessorPil",
+        of_family("minicpmv4_6"),
+        {**COMMON, **HALF, "resample": 3, "patch_size": 14, "scale_resolution": 112, "max_slice_nums": 4},
+        {"downsample_mode": "4x"},
+        sizes=((1, 90), (28, 28), (33, 77), (150, 40), (336, 336), (480, 701)),
+    ),
+    "minicpmv4_6_whole": Case(
+        "the same without slices",
+        "minicpmv4_6.image_processing_pil_minicpmv4_6.MiniCPMV4_6ImageProcessorPil",
+        of_family("minicpmv4_6"),
+        {**COMMON, **HALF, "resample": 3, "patch_size": 14, "scale_resolution": 112, "slice_mode": False},
+        sizes=((1, 90), (28, 28), (33, 77), (150, 40), (336, 336), (480, 701)),
+    ),
     "youtu_vl": Case(
         "tencent/Youtu-VL-4B-Instruct",
         "published.youtu_vl",

@@ -87,6 +87,23 @@ def of_any_size(case: Case) -> dict[str, Any]:
     return arrays
 
 
+def sliced(case: Case) -> dict[str, Any]:
+    """Of MiniCPM-V, which gives the patches of all parts of a picture beside each other: row by row, and the grids."""
+    processor = reference(case)
+    mode = case.config.get("downsample_mode", "16x")
+    arrays: dict[str, Any] = {}
+    for size in case.sizes:
+        out = processor(images=[Image.fromarray(picture(size))], return_tensors="np", downsample_mode=mode)
+        strip, grids = np.array(out["pixel_values"])[0], np.array(out["target_sizes"])  # (3, p, N * p)
+        patches = strip.reshape(*strip.shape[:2], -1, strip.shape[1]).transpose(2, 0, 1, 3)
+        patches, key = patches.reshape(len(patches), -1), f"{size[0]}x{size[1]}"
+        arrays[f"{key}/values"] = summary(patches).astype(np.float32)
+        arrays[f"{key}/shape"] = np.array(patches.shape, np.int32)
+        arrays[f"{key}/grids"] = grids.astype(np.int32)
+        arrays[f"{key}/slices"] = np.array(out["grids"][0], np.int32)
+    return arrays
+
+
 def padded(case: Case) -> dict[str, Any]:
     """Phi-3 Vision's, whose code is in its repo: what image_processing_phi3_v.py does, with torch and Pillow.
 
@@ -159,7 +176,7 @@ def main() -> None:
         case = CASES[name]
         makers = {"mlx_vlm.falcon_ocr": in_patches}
         makers |= dict.fromkeys(("mlx_vlm.locateanything", "mlx_vlm.kimi_vl", "mlx_vlm.kimi_k25"), native)
-        makers["microsoft.phi3_v"] = padded
+        makers |= {"microsoft.phi3_v": padded, "minicpmv4_6.image_processing_pil_minicpmv4_6": sliced}
         makers |= dict.fromkeys(OF_ANY_SIZE, of_any_size)
         stated_only = case.reference.startswith("published.")
         make = as_stated if stated_only else makers.get(".".join(case.reference.split(".")[:2]), golden)
