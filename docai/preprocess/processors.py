@@ -28,9 +28,9 @@ from docai.preprocess.sizes import (
     stepped,
     unpadded,
 )
+from docai.preprocess.sliced import SlicedImages
 from docai.preprocess.tiles import Cuts, PanAndScan, center_crop, pad_to, resize_crop, split_tiles
 
-from docai.preprocess.sliced import SlicedImages
 
 @dataclass(frozen=True, slots=True)
 class PackedImages:

@@ -33,8 +33,8 @@ from docai.preprocess.processors import (
 )
 from docai.preprocess.resample import BICUBIC, BILINEAR
 from docai.preprocess.sizes import Size
-from docai.preprocess.tiles import Cuts, PanAndScan
 from docai.preprocess.sliced import SlicedImages
+from docai.preprocess.tiles import Cuts, PanAndScan
 from docai.vlm.prep import Config, Images, Prep, checked, cuts_of, normalization, resampling, size_of
 
 PINPOINTS = [[336, 672], [672, 336], [672, 672], [1008, 336], [336, 1008]]  # LLaVA 1.6, sides in tiles of 336
@@ -339,6 +339,30 @@ def split_images(*, patch: int = 16, merge: int = 2, tile: int = 512, least: int
     return checked(build)
 
 
+def sliced_images(*, patch: int = 14, scale: int = 448, slices: int = 9) -> Images:
+    """MiniCPM-V 4.6: whole at about `scale` squared, and in slices of that size where a picture is larger.
+
+    A token is 4 x 4 patches, or 2 x 2 where `downsample_mode` is 4x.
+    """
+
+    def build(prep: Prep, config: Config) -> ImageProcessor:
+        vision = config.get("vision_config") or {}
+        mode = config.get("downsample_mode") or prep.get("downsample_mode")
+        return SlicedImages(
+            normalization(prep, HALF, HALF),
+            patch=prep.get("patch_size") or vision.get("patch_size") or patch,
+            merge=2 if mode == "4x" else 4,
+            inner=1 if mode == "4x" else 2,
+            scale=prep.get("scale_resolution") or scale,
+            most_slices=prep.get("max_slice_nums") or slices,
+            how=resampling(prep, BICUBIC),
+            cut=bool(prep.get("slice_mode", True)),
+            numbered=bool(prep.get("use_image_id", True)),
+        )
+
+    return checked(build)
+
+
 def cut_images(
     *,
     edge: int = 1024,
@@ -367,30 +391,6 @@ def cut_images(
             size,
             rows * columns,
             resampling(prep, BICUBIC),
-def sliced_images(*, patch: int = 14, scale: int = 448, slices: int = 9) -> Images:
-    """MiniCPM-V 4.6: whole at about `scale` squared, and in slices of that size where a picture is larger.
-
-    A token is 4 x 4 patches, or 2 x 2 where `downsample_mode` is 4x.
-    """
-
-    def build(prep: Prep, config: Config) -> ImageProcessor:
-        vision = config.get("vision_config") or {}
-        mode = config.get("downsample_mode") or prep.get("downsample_mode")
-        return SlicedImages(
-            normalization(prep, HALF, HALF),
-            patch=prep.get("patch_size") or vision.get("patch_size") or patch,
-            merge=2 if mode == "4x" else 4,
-            inner=1 if mode == "4x" else 2,
-            scale=prep.get("scale_resolution") or scale,
-            most_slices=prep.get("max_slice_nums") or slices,
-            how=resampling(prep, BICUBIC),
-            cut=bool(prep.get("slice_mode", True)),
-            numbered=bool(prep.get("use_image_id", True)),
-        )
-
-    return checked(build)
-
-
             cuts=cuts,
             cut=cut if asked is None else bool(asked),
         )

@@ -218,7 +218,7 @@ FEEDS: dict[str, Callable[[Recipe], dict[str, np.ndarray]]] = {
     "moonvit_steps": moonvit_steps,
     "naflex": naflex,
     "flat": flat,
+    "navit": navit,
     "prefix": prefix,
     "marked": marked,
 }
-    "navit": navit,
