@@ -99,8 +99,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
     tiny_llama(folder / "llama", head_dim=32)
     tiny_llama(folder / "sliding", model_type="mistral", sliding_window=24)
+    tiny_llama(folder / "latent", model_type="deepseek_v3", **LATENT)
     tiny_qwen2_vl(folder / "qwen")
     return folder
+
+
+LATENT = {
+    "kv_lora_rank": 64, "q_lora_rank": None, "qk_rope_head_dim": 32, "qk_nope_head_dim": 16, "v_head_dim": 16,
+    "n_routed_experts": 6, "num_experts_per_tok": 2, "n_group": 3, "topk_group": 2, "moe_intermediate_size": 24,
+    "first_k_dense_replace": 1,
+}  # fmt: skip
 
 
 class Texts:
@@ -163,10 +171,10 @@ def asked() -> list[tuple[str, dict[str, Any]]]:
     return [(" ".join(chance.choices(words, k=chance.randrange(1, 90))), options) for options in ASKED * 2]
 
 
-@pytest.mark.parametrize("name", ["llama", "sliding"])
+@pytest.mark.parametrize("name", ["llama", "sliding", "latent"])
 def test_each_gets_what_it_asks_for(folder: Path, name: str) -> None:
     texts = Texts(folder / name)
-    cases = [(text, o) for text, o in asked() if name == "llama" or "kv_bits" not in o]
+    cases = [(text, o) for text, o in asked() if name != "sliding" or "kv_bits" not in o]
     expected = [texts.alone(text, **options) for text, options in cases]
     ours = texts.engine.answers([texts.request(text, **options) for text, options in cases])
     same(ours, expected)
