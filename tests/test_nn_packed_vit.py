@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import mlx.core as mx
 import numpy as np
 import pytest
@@ -211,3 +213,27 @@ def test_lanes_of_a_pair_have_angles_of_their_own() -> None:
         expected[..., lane + 1] = b * np.cos(angles[:, lane + 1])[:, None] + a * np.sin(angles[:, lane + 1])[:, None]
     turned = LaneRope(theta).turn(rows, columns, width)(mx.array(x.astype(np.float32)))
     np.testing.assert_allclose(np.asarray(turned), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_steps_of_a_clip_are_seen_together_and_averaged() -> None:
+    """By its definition: sinusoids of the steps, attention over a whole clip, the mean of a place's rows."""
+    spec = PackedVitSpec(
+        16, 1, 2, MlpSpec(24, gated=False, bias=True), 2, frames=1, patch_bias=True, positions=3, averaged=True
+    )
+    tower, grids = PackedVit(spec), [(1, 2, 4), (3, 2, 2)]
+    numbers = tree_flatten(tower.parameters())
+    tower.update(tree_unflatten([(name, 0.3 * random(*a.shape, seed=n)) for n, (name, a) in enumerate(numbers)]))
+    patches = random(8 + 12, 12, seed=99)
+    found = np.asarray(tower.encode(patches, grids).rows)
+    plain = PackedVit(replace(spec, averaged=False))
+    plain.update(tower.parameters())
+    # images are as they are without; a clip is computed anew
+    np.testing.assert_allclose(found[:8], plain.encode(patches[:8], grids[:1]).rows, atol=1e-5)
+    x = np.asarray(plain._embedded(patches[8:], grids[1:]))
+    frequency = 10_000.0 ** -(np.arange(0, 16, 2) / 16)
+    for step in range(3):
+        x[4 * step : 4 * step + 4] += np.concatenate([np.sin(step * frequency), np.cos(step * frequency)])
+    block, plan = tower.blocks[0], layout(grids[1:], 2)
+    turn = AxialRope().turn(plan.rows, plan.columns, 8)
+    expected = np.asarray(block(mx.array(x.astype(np.float32)), turn, (Run(1, 12),)))
+    np.testing.assert_allclose(found[8:], expected.reshape(3, 4, 16).mean(axis=0), atol=1e-5)

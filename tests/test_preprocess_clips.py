@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from docai.errors import CheckpointError, InputError
-from docai.preprocess.clips import PackedClips, clip_resize, stamps
+from docai.preprocess.clips import FramedClips, PackedClips, clip_resize, stamps
 from docai.preprocess.inputs import ImageInput
 from docai.render.sampling import even, frame_count
 from docai.vlm.families import family_of
+from docai.vlm.images import moonshot_images, navit_images
 from docai.vlm.positions import MropeSpec
 from docai.vlm.prompt import expand
-from docai.vlm.videos import qwen_videos, video_config
+from docai.vlm.videos import chunk_videos, frame_videos, qwen_videos, video_config
 from tests.goldens.clips.cases import CASES, CLIPS, FAMILIES, IMAGE, IMAGE_GRID, PER_SECOND, SAMPLED, VIDEO, prompt
 from tests.goldens.processors.cases import picture, summary
 
@@ -166,3 +167,49 @@ def test_positions_go_by_the_clock_where_the_family_does() -> None:
     times = box.positions()[0].reshape(seen.grid[0], -1)
     assert list(times[:, 0]) == [0, 4]
     assert len(MropeSpec(2, stamped=True).boxes(seen)) == seen.grid[0]
+
+
+# --- Kimi: frames as pictures
+
+
+def test_frames_of_kimi_vl_are_pictures_one_after_another() -> None:
+    said, given = {"patch_size": 14, "in_token_limit": 60, "pad_input": True}, CLIPS["odd"]
+    seen = frame_videos()(said, {})(iter(given.frames), given.times, given.seconds)
+    alone = [moonshot_images()(said, {})(frame) for frame in given.frames]
+    np.testing.assert_array_equal(seen.pixels, np.concatenate([one.pixels for one in alone]))
+    assert seen.grids == [one.grid for one in alone]
+    assert seen.tokens == sum(one.tokens for one in alone)
+    text = expand(
+        "<|media_start|>video<|media_content|><|media_pad|>", [seen], family_of({"model_type": "kimi_vl"}).prompt
+    )
+    assert text == "<|media_start|>video<|media_content|>" + "<|media_pad|>" * seen.tokens
+
+
+def test_four_frames_of_kimi_k25_are_one_part_behind_its_time() -> None:
+    """Texts and grids are those of Kimi_K25Processor and Kimi_K25VideoProcessor of transformers 5.24."""
+    said = {"media_proc_cfg": {"patch_size": 14, "in_patch_limit": 9999, "in_patch_limit_each_frame": 60}}
+    frames, times = [picture((77, 50))] * 6, [0.0, 0.5, 1.0, 1.5, 3723.25, 3724.0]
+    seen = chunk_videos()(said, {})(frames, times, 3725.0)
+    assert seen.grids == [(4, 6, 4), (2, 6, 4)]
+    assert (seen.tokens, seen.pixels.shape) == (12, (6 * 24, 3 * 14 * 14))
+    (alone,) = {navit_images()({"in_patch_limit": 60}, {})(frame).pixels.tobytes() for frame in frames}
+    assert seen.pixels.tobytes() == alone * 6
+    part = f"<|media_begin|>video<|media_content|>{'<|media_pad|>' * 6}<|media_end|>"
+    text = expand("a<|kimi_k25_video_placeholder|>b", [seen], family_of({"model_type": "kimi_k25"}).prompt)
+    assert text == f"a00:00:00.000{part}01:02:03.250{part}b"
+    few = chunk_videos()(said, {}).within(4)(frames, times, 3725.0)
+    assert few.tokens <= 2 * 4
+
+
+@pytest.mark.parametrize(
+    ("said", "patches"),
+    [
+        ({}, 4096),
+        ({"media_proc_cfg": {"in_patch_limit": 100, "in_patch_limit_each_frame": None}}, 100),
+        ({"max_patches": 200, "temporal_patch_size": 2}, 200),
+    ],
+)
+def test_bounds_of_kimi_k25_s_frames(said: dict[str, object], patches: int) -> None:
+    made = chunk_videos()(said, {})
+    assert isinstance(made, FramedClips)
+    assert (made.frame.most_patches, made.together) == (patches, said.get("temporal_patch_size", 4))
