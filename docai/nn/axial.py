@@ -16,12 +16,14 @@ class AxialRope:
 
     Both take those with even i (Qwen2-VL, arXiv:2409.12191), or, `staggered`, columns those with odd i (Pixtral,
     arXiv:2410.07073). Pairs are halves of the head, (i, i + d/2): the first half of them for rows. `alternating`: pairs
-    are neighbours, (2i, 2i + 1), by turns for columns and rows (MoonViT, arXiv:2504.07491).
+    are neighbours, (2i, 2i + 1), by turns for columns and rows (MoonViT, arXiv:2504.07491). `apart`: columns turn the
+    first half of the head and rows the second, in pairs that are halves of these (Gemma 4).
     """
 
     theta: float = 10_000.0
     staggered: bool = False
     alternating: bool = False
+    apart: bool = False
 
     def frequencies(self, width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Radians a row and radians a column, (width/4,) each."""
@@ -32,12 +34,16 @@ class AxialRope:
         """(N, width/2) radians for patches in these rows and columns, (N,) each."""
         per_row, per_column = self.frequencies(width)
         down, across = rows[:, None] * per_row, columns[:, None] * per_column
-        both = np.dstack([across, down]) if self.alternating else np.hstack([down, across])
-        return both.reshape(len(rows), -1).astype(np.float32)
+        if self.alternating:
+            both = np.dstack([across, down]).reshape(len(rows), -1)
+        else:
+            both = np.hstack([across, down] if self.apart else [down, across])
+        return both.astype(np.float32)
 
     def turn(self, rows: NDArray[np.int32], columns: NDArray[np.int32], width: int) -> Turn:
         """For patches in these rows and columns, and heads of this width."""
-        return Turn.by(self.angles(rows, columns, width), neighbours=self.alternating)
+        angles = self.angles(rows, columns, width)
+        return Turn.by(angles, neighbours=self.alternating, parts=2 if self.apart else 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,7 @@ class Turn:
     """Turns heads by given angles: `cos` (N, 1, 1, d/2) and `sin` (N, 1, 2, d/2), the first of its two negated.
 
     With `neighbours`, pairs lie beside each other, and the last two axes are the other way round. `cos` has two as well
-    where the angles of a pair differ.
+    where the angles of a pair differ. Where heads are of several parts, these have an axis before the last two.
     """
 
     cos: mx.array
@@ -73,15 +79,15 @@ class Turn:
     neighbours: bool = False
 
     @classmethod
-    def by(cls, angles: NDArray[np.float32], *, neighbours: bool = False) -> Turn:
-        """For `angles` (N, d/2)."""
-        axis = -1 if neighbours else 2
-        cos, sin = (np.expand_dims(a[:, None], axis) for a in (np.cos(angles), np.sin(angles)))
-        return cls(mx.array(cos), mx.array(np.concatenate([-sin, sin], axis)), neighbours)
+    def by(cls, angles: NDArray[np.float32], *, neighbours: bool = False, parts: int = 1) -> Turn:
+        """For `angles` (N, d/2), of heads of so many `parts`."""
+        split = angles[:, None] if parts == 1 else angles.reshape(len(angles), 1, parts, -1)
+        cos, sin = (np.expand_dims(a, -1 if neighbours else -2) for a in (np.cos(split), np.sin(split)))
+        return cls(mx.array(cos), mx.array(np.concatenate([-sin, sin], -1 if neighbours else -2)), neighbours)
 
     def __call__(self, x: mx.array) -> mx.array:
         """x (N, heads, d) -> the same, turned; computed in float32."""
-        pairs = x.reshape(*x.shape[:-1], -1, 2) if self.neighbours else x.reshape(*x.shape[:-1], 2, -1)
+        pairs = x.reshape(*x.shape[:-1], *self.sin.shape[2:])
         swapped = pairs[..., ::-1] if self.neighbours else pairs[..., ::-1, :]
         return _turned(pairs, swapped, self.cos, self.sin).reshape(x.shape)
 

@@ -15,7 +15,7 @@ from PIL import Image
 from docai.preprocess.inputs import ImageInput, Rgb
 from docai.preprocess.normalize import Normalization
 from docai.preprocess.patches import flat_patches
-from docai.preprocess.processors import FilledImages
+from docai.preprocess.processors import BudgetImages, FilledImages, within
 from docai.preprocess.resample import BICUBIC, resize
 from docai.preprocess.sizes import Size, smart_resize
 
@@ -115,7 +115,7 @@ class PackedClips:
 class FramedClips:
     """Each frame as a picture, `together` of them as one part of the clip (Kimi K2.5: 4), which gives one's tokens."""
 
-    frame: FilledImages
+    frame: FilledImages | BudgetImages
     together: int = 1
     least_frames: int = 1
 
@@ -123,22 +123,22 @@ class FramedClips:
         """Patches (N, 3 * patch * patch), frame by frame; extra: `grids` of the parts, `stamps`, when each begins."""
         left = iter(frames)
         first = next(left)
-        frame, size = self.frame, self.frame.size((first.shape[0], first.shape[1]))
-        pixels = [frame.normalized(rgb, size) for rgb in chain([first], left)]
-        height, width = (side // frame.patch for side in pixels[0].shape[:2])
-        lengths = [len(pixels[at : at + self.together]) for at in range(0, len(pixels), self.together)]
+        size = self.frame.size((first.shape[0], first.shape[1]))
+        shown = [self.frame.sized(rgb, size) for rgb in chain([first], left)]
+        grids = [(len(part), *part[0].grids[0][1:]) for part in _parts(shown, self.together)]
         return ImageInput(
-            np.concatenate([flat_patches(one[None], frame.patch, merge=frame.merge) for one in pixels]),
-            len(lengths) * height * width // frame.merge**2,
-            extra={
-                "grids": np.array([(length, height, width) for length in lengths]),
-                "stamps": np.array(times[:: self.together], np.float64),
-            },
+            np.concatenate([one.pixels for one in shown]),
+            len(grids) * shown[0].tokens,
+            extra={"grids": np.array(grids), "stamps": np.array(times[:: self.together], np.float64)},
         )
 
     def within(self, tokens: int) -> FramedClips:
         """This processor with parts of at most `tokens` tokens."""
-        return replace(self, frame=replace(self.frame, most_tokens=tokens))
+        return replace(self, frame=within(self.frame, tokens))
+
+
+def _parts(shown: Sequence[ImageInput], together: int) -> Iterator[Sequence[ImageInput]]:
+    return (shown[at : at + together] for at in range(0, len(shown), together))
 
 
 def clip_resize(count: int, size: Size, factor: int, temporal: int, *, least: int, most: int) -> Size:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from PIL import Image
@@ -16,6 +17,7 @@ from docai.preprocess.resample import BICUBIC, BILINEAR, interpolate, resize
 from docai.preprocess.sizes import (
     Size,
     best_resolution,
+    budgeted,
     clamped,
     fit_within,
     grown,
@@ -30,6 +32,8 @@ from docai.preprocess.sizes import (
 )
 from docai.preprocess.sliced import SlicedImages
 from docai.preprocess.tiles import Cuts, PanAndScan, center_crop, pad_to, resize_crop, split_tiles
+
+P = TypeVar("P", bound=ImageProcessor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +115,7 @@ class FilledImages:
 
     def __call__(self, rgb: Rgb) -> ImageInput:
         """Patches (N, 3 * patch * patch), in merge x merge blocks, and their grid (1, h, w)."""
-        return _packed(self.normalized(rgb, self.size(_size(rgb))), self.patch, self.merge, 1)
+        return self.sized(rgb, self.size(_size(rgb)))
 
     def size(self, size: Size) -> Size:
         """(height, width) to which a picture of `size` is shrunk."""
@@ -121,8 +125,12 @@ class FilledImages:
             size = shrunk(size, self.patch, self.most_patches)
         return _within_tokens(size, self.patch * self.merge, self.most_tokens)
 
-    def normalized(self, rgb: Rgb, size: Size) -> Pixels:
-        """A picture shrunk to this size, in whole blocks, (H, W, 3)."""
+    def sized(self, rgb: Rgb, size: Size) -> ImageInput:
+        """A picture shrunk to this size, in whole blocks."""
+        return _packed(self._normalized(rgb, size), self.patch, self.merge, 1)
+
+    def _normalized(self, rgb: Rgb, size: Size) -> Pixels:
+        """(H, W, 3)"""
         block = self.patch * self.merge
         small = resize(rgb, size, self.how)
         if self.fill:
@@ -170,6 +178,34 @@ class BlockImages:
     def __call__(self, rgb: Rgb) -> ImageInput:
         """Patches (N, patch * patch * 3) in (p, p, C) order, in merge x merge blocks, and their grid (1, h, w)."""
         size = stepped(_size(rgb), self.patch, self.merge, self.most_patches)
+        return _by_pixels(self.normalize(resize(rgb, size, self.how)), self.patch, self.merge)
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetImages:
+    """As large as whole blocks of patches allow of which there are at most `budget`, each of them a token (Gemma 4).
+
+    A request may have more or fewer, up to `most_budget`. `most_side`: blocks of a side that the model has places for.
+    """
+
+    normalize: Normalization
+    patch: int
+    merge: int
+    budget: int
+    most_budget: int
+    most_side: int
+    how: Image.Resampling = BICUBIC
+
+    def __call__(self, rgb: Rgb) -> ImageInput:
+        """Patches (N, patch * patch * 3) in (p, p, C) order, in merge x merge blocks, and their grid (1, h, w)."""
+        return self.sized(rgb, self.size(_size(rgb)))
+
+    def size(self, size: Size) -> Size:
+        """(height, width) that a picture of `size` becomes."""
+        return budgeted(size, self.patch * self.merge, self.budget, self.most_side)
+
+    def sized(self, rgb: Rgb, size: Size) -> ImageInput:
+        """A picture brought to this size."""
         return _by_pixels(self.normalize(resize(rgb, size, self.how)), self.patch, self.merge)
 
 
@@ -381,7 +417,7 @@ def _packed(pixels: Pixels, patch: int, merge: int, temporal: int) -> ImageInput
     return ImageInput(rows, height * width // merge**2, grid=(1, height, width))
 
 
-def within(processor: ImageProcessor, tokens: int) -> ImageProcessor:
+def within(processor: P, tokens: int) -> P:
     """The processor with images of at most `tokens` tokens, where their number goes with their size.
 
     A narrow strip may take more: no side is shorter than a token.
@@ -399,6 +435,8 @@ def within(processor: ImageProcessor, tokens: int) -> ImageProcessor:
         return replace(processor, most_patches=most, least_patches=min(processor.least_patches, most))
     if isinstance(processor, BlockImages):
         return replace(processor, most_patches=min(processor.most_patches, tokens * processor.merge**2))
+    if isinstance(processor, BudgetImages):
+        return replace(processor, budget=min(tokens, processor.most_budget))
     if isinstance(processor, SlicedImages):
         return replace(processor, cut=False, most_tokens=tokens)
     if isinstance(processor, SplitImages):

@@ -126,6 +126,22 @@ def grown(size: Size, factor: int) -> Size:
     return -(-size[0] // factor) * factor, -(-size[1] // factor) * factor
 
 
+def budgeted(size: Size, block: int, most: int, most_side: int) -> Size:
+    """The largest sides of whole blocks, of the same shape and rounded down, that are at most `most` blocks (Gemma 4).
+
+    A side that would be none is one; the other is then cut to whole blocks in proportion. None has more than
+    `most_side`.
+    """
+    height, width = size
+    factor = math.sqrt(most * block**2 / (height * width))
+    tall, wide = math.floor(factor * height / block), math.floor(factor * width / block)
+    if tall == 0:
+        tall, wide = 1, max(1, min(width // height, most))
+    elif wide == 0:
+        tall, wide = max(1, min(height // width, most)), 1
+    return min(tall, most_side) * block, min(wide, most_side) * block
+
+
 def fit_within(size: Size, box: Size) -> Size:
     """The largest size of the same shape that fits in `box`; one of its sides is the box's (LLaVA-NeXT's rule)."""
     (height, width), (box_height, box_width) = size, box

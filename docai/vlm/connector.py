@@ -10,7 +10,8 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from docai.nn.activation import ACTIVATIONS
-from docai.nn.norm import NormKind, norm
+from docai.nn.norm import NormKind, norm, rms
+from docai.nn.patch_rows import PatchRows, PatchRowsSpec
 from docai.nn.placed import Placer, PlacerSpec
 from docai.nn.radio import Neck, NeckSpec
 from docai.preprocess.inputs import ImageInput
@@ -85,6 +86,20 @@ class PoolerSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class AveragerSpec:
+    """Each `merged` rows are averaged, scaled by the root of their width, normed without a weight and projected.
+
+    `standard`: before the norm they are shifted and scaled by numbers that come with the weights (Gemma 4).
+    """
+
+    dims: int
+    out: int
+    merged: int = 9
+    norm_eps: float = 1e-6
+    standard: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class JoinerSpec:
     """Rows are normed, `merged` of them made one of the same width, and projected through two layers (Mistral 3)."""
 
@@ -105,7 +120,16 @@ class ShrinkerSpec:
 
 
 ConnectorSpec: TypeAlias = (
-    MergerSpec | ProjectorSpec | LinesSpec | PoolerSpec | JoinerSpec | ShrinkerSpec | PlacerSpec | NeckSpec
+    MergerSpec
+    | ProjectorSpec
+    | LinesSpec
+    | PoolerSpec
+    | AveragerSpec
+    | JoinerSpec
+    | ShrinkerSpec
+    | PlacerSpec
+    | PatchRowsSpec
+    | NeckSpec
 )
 
 
@@ -241,6 +265,25 @@ class Pooler(nn.Module):
         return ImageFeatures(self.up(self.norm(pooled)))
 
 
+class Averager(nn.Module):
+    """Names: up; bias and scale, where the spec has them."""
+
+    def __init__(self, spec: AveragerSpec) -> None:
+        super().__init__()
+        self.up = nn.Linear(spec.dims, spec.out, bias=False)
+        if spec.standard:
+            self.bias, self.scale = mx.zeros((spec.dims,)), mx.ones((spec.dims,))
+        self._merged, self._eps = spec.merged, spec.norm_eps
+
+    def __call__(self, seen: Seen, _: ImageInput) -> ImageFeatures:
+        """Of rows (N, dims), in float32: scaled, they may be more than half precision has."""
+        rows = seen.rows.reshape(-1, self._merged, seen.rows.shape[-1]).astype(mx.float32)
+        pooled = rows.mean(axis=1) * math.sqrt(rows.shape[-1])
+        if "bias" in self:
+            pooled = (pooled - self.bias) * self.scale
+        return ImageFeatures(self.up(rms(pooled.astype(seen.rows.dtype), self._eps)))
+
+
 class Joiner(nn.Module):
     """Names: norm, join, up, down."""
 
@@ -281,6 +324,13 @@ class PlacedRows(Placer):
         return ImageFeatures(self.encode(seen.rows))
 
 
+class EmbeddedPatches(PatchRows):
+    """Names: those of `docai.nn.patch_rows`."""
+
+    def __call__(self, seen: Seen, image: ImageInput) -> ImageFeatures:
+        return ImageFeatures(self.encode(seen.rows, image.grids))
+
+
 class NeckRows(Neck):
     """Names: those of `docai.nn.radio`."""
 
@@ -299,11 +349,15 @@ def build_connector(spec: ConnectorSpec) -> nn.Module:
             return Lines(spec)
         case PoolerSpec():
             return Pooler(spec)
+        case AveragerSpec():
+            return Averager(spec)
         case JoinerSpec():
             return Joiner(spec)
         case ShrinkerSpec():
             return Shrinker(spec)
         case PlacerSpec():
             return PlacedRows(spec)
+        case PatchRowsSpec():
+            return EmbeddedPatches(spec)
         case NeckSpec():
             return NeckRows(spec)

@@ -20,6 +20,7 @@ from docai.preprocess.normalize import (
 from docai.preprocess.processors import (
     BlockImages,
     BoundedImages,
+    BudgetImages,
     ClampedImages,
     CroppedImages,
     FilledImages,
@@ -155,6 +156,33 @@ def gemma_images(*, edge: int = 896, tokens: int = 256) -> Images:
             tokens=config.get("mm_tokens_per_image") or tokens,
             how=resampling(prep, BILINEAR),
             pan=_pan_and_scan(prep) if prep.get("do_pan_and_scan") else None,
+        )
+
+    return checked(build)
+
+
+def budget_images(
+    positions: str, default: int, *, whole: bool, patch: int = 16, pool: int = 3, tokens: int = 280, most: int = 1120
+) -> Images:
+    """Gemma 4: a token for `pool` x `pool` patches, as many as a budget allows, which requests may change.
+
+    `whole`: those are one patch to the model (Gemma 4 Unified). `positions`: the field of vision_config that says how
+    many patches a side may have, `default` where it is not there.
+    """
+
+    def build(prep: Prep, config: Config) -> ImageProcessor:
+        vision = config.get("vision_config") or {}
+        side = prep.get("patch_size") or vision.get("patch_size") or patch
+        merge = prep.get("pooling_kernel_size") or vision.get("pooling_kernel_size") or pool
+        budget = prep.get("max_soft_tokens") or tokens
+        return BudgetImages(
+            normalization(prep, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),
+            patch=side * merge if whole else side,
+            merge=1 if whole else merge,
+            budget=budget,
+            most_budget=max(budget, most),
+            most_side=(vision.get(positions) or default) // (1 if whole else merge),
+            how=resampling(prep, BICUBIC),
         )
 
     return checked(build)

@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 from docai.errors import CheckpointError
 from docai.preprocess.clips import ClipProcessor, FramedClips, PackedClips
 from docai.preprocess.normalize import CLIP_MEAN, CLIP_STD, Colour
-from docai.preprocess.processors import FilledImages, PackedImages
+from docai.preprocess.processors import BudgetImages, FilledImages, PackedImages
 from docai.vlm.images import moonshot_images, navit_images, qwen_images
-from docai.vlm.prep import Config, HasFiles, Prep, preprocessor_config
+from docai.vlm.prep import Config, HasFiles, Images, Prep, preprocessor_config
 
 Videos: TypeAlias = Callable[[Prep, Config], ClipProcessor]  # (what the files say, config) -> processor
 
@@ -28,7 +28,7 @@ def video_config(checkpoint: HasFiles) -> Prep:
     said = own or nested
     if said is not None:
         return dict(said)
-    bounds = ("min_pixels", "max_pixels", "size", "max_patches")
+    bounds = ("min_pixels", "max_pixels", "size", "max_patches", "max_soft_tokens")
     return {name: value for name, value in preprocessor_config(checkpoint).items() if name not in bounds}
 
 
@@ -88,6 +88,17 @@ def chunk_videos(*, together: int = 4, most: int = 4096) -> Videos:
         assert isinstance(frame, FilledImages)
         steps = _number(said, "temporal_patch_size", _number(said, "temporal_merge_kernel_size", together))
         return FramedClips(frame, steps)
+
+    return build
+
+
+def budget_videos(images: Images, *, tokens: int = 70, frames: int = 32) -> Videos:
+    """Gemma 4: each frame is a picture of a smaller budget; `images` make those."""
+
+    def build(prep: Prep, config: Config) -> ClipProcessor:
+        frame = images({**prep, "max_soft_tokens": prep.get("max_soft_tokens") or tokens}, config)
+        assert isinstance(frame, BudgetImages)
+        return FramedClips(frame, least_frames=_number(prep, "num_frames", frames))
 
     return build
 

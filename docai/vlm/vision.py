@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -11,13 +11,15 @@ import mlx.nn as nn
 import numpy as np
 
 from docai.nn.davit import Davit, DavitSpec
-from docai.nn.packed_vit import PackedVit, PackedVitSpec
+from docai.nn.grids import Grid
+from docai.nn.packed_vit import Encoded, PackedVit, PackedVitSpec
 from docai.nn.radio import Radio, RadioSpec
 from docai.nn.sam import Sam, SamSpec
+from docai.nn.sandwich_vit import SandwichVit, SandwichVitSpec
 from docai.nn.vit import Vit, VitSpec
 from docai.preprocess.inputs import ImageInput
 
-VisionSpec: TypeAlias = PackedVitSpec | VitSpec | SamSpec  # those under causal decoders
+VisionSpec: TypeAlias = PackedVitSpec | SandwichVitSpec | VitSpec | SamSpec  # those under causal decoders
 TowerSpec: TypeAlias = VisionSpec | DavitSpec | RadioSpec
 
 
@@ -33,15 +35,22 @@ class Seen:
     taps: tuple[mx.array, ...] = ()
 
 
-class PackedTower(PackedVit):
+class _Packed:
     """A packed transformer, one image at a time: so what an image gives does not depend on its company."""
 
-    def __call__(self, images: Sequence[ImageInput]) -> list[Seen]:
-        return [self._seen(image) for image in images]
+    encode: Callable[[mx.array, Sequence[Grid]], Encoded]
 
-    def _seen(self, image: ImageInput) -> Seen:
-        encoded = self.encode(mx.array(image.pixels), image.grids)
-        return Seen(encoded.rows, encoded.taps)
+    def __call__(self, images: Sequence[ImageInput]) -> list[Seen]:
+        encoded = (self.encode(mx.array(image.pixels), image.grids) for image in images)
+        return [Seen(one.rows, one.taps) for one in encoded]
+
+
+class PackedTower(_Packed, PackedVit):
+    """See `docai.nn.packed_vit`."""
+
+
+class SandwichTower(_Packed, SandwichVit):
+    """See `docai.nn.sandwich_vit`."""
 
 
 class FixedTower(Vit):
@@ -81,7 +90,7 @@ def seen_together(tower: nn.Module, images: Sequence[ImageInput]) -> list[Seen]:
 
     The sums are then of other sizes, so that numbers may differ in their last bits from those of an image by itself.
     """
-    if len(images) < 2 or not isinstance(tower, PackedTower | FixedTower):
+    if len(images) < 2 or not isinstance(tower, PackedTower | SandwichTower | FixedTower):
         return tower(images)
     pixels = mx.array(np.concatenate([image.pixels for image in images]))
     if isinstance(tower, FixedTower):
@@ -97,6 +106,8 @@ def build_tower(spec: TowerSpec) -> nn.Module:
     match spec:
         case PackedVitSpec():
             return PackedTower(spec)
+        case SandwichVitSpec():
+            return SandwichTower(spec)
         case VitSpec():
             return FixedTower(spec)
         case SamSpec():

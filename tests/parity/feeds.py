@@ -204,6 +204,42 @@ def marked(recipe: Recipe) -> dict[str, np.ndarray]:
     return {**pictures(recipe), "token_type_ids": np.array([[int(t == token) for t in recipe.tokens]])}
 
 
+def placed(recipe: Recipe) -> dict[str, np.ndarray]:
+    """Gemma 4: patches row by row, filled up to the most that an image has, and their columns and rows, -1 behind.
+
+    Clips are frames of their own; the tokens of images are of type 1, those of clips of type 2.
+    """
+    kinds = {recipe.config["image_token_id"]: 1, recipe.config["video_token_id"]: 2}
+    seen = list(zip(recipe.images, all_pixels(recipe), strict=True))
+    fed = {"mm_token_type_ids": np.array([[kinds.get(token, 0) for token in recipe.tokens]])}
+    for pixels, positions, clips in (
+        ("pixel_values", "image_position_ids", False),
+        ("pixel_values_videos", "video_position_ids", True),
+    ):
+        chosen = [(image, values) for image, values in seen if ("stamps" in image.extra) == clips]
+        frames = [frame for image, values in chosen for frame in _frames(image, values)]
+        if frames:
+            most = max(len(rows) for rows, _ in frames)
+            fed[pixels] = np.stack([np.pad(rows, [(0, most - len(rows)), (0, 0)]) for rows, _ in frames])
+            at = [np.pad(place, [(0, most - len(place)), (0, 0)], constant_values=-1) for _, place in frames]
+            fed[positions] = np.stack(at)
+        if frames and clips:
+            fed["num_frames_per_video"] = np.array([len(image.extra["grids"]) for image, _ in chosen])
+    return fed
+
+
+def _frames(image: Image, values: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Of each frame: patches row by row, and (column, row) of each."""
+    grids = [grid[1:] for grid in image.extra.get("grids", [image.grid])]
+    merge = isqrt(sum(h * w for h, w in grids) // image.tokens)
+    out = []
+    for (h, w), patches in zip(grids, np.split(values, np.cumsum([h * w for h, w in grids])[:-1]), strict=True):
+        blocks = patches.reshape(h // merge, w // merge, merge, merge, -1).swapaxes(1, 2)
+        rows, columns = np.indices((h, w)).reshape(2, -1)
+        out.append((blocks.reshape(h * w, -1), np.stack([columns, rows], axis=1)))
+    return out
+
+
 FEEDS: dict[str, Callable[[Recipe], dict[str, np.ndarray]]] = {
     "text": text,
     "qwen": qwen,
@@ -221,4 +257,5 @@ FEEDS: dict[str, Callable[[Recipe], dict[str, np.ndarray]]] = {
     "navit": navit,
     "prefix": prefix,
     "marked": marked,
+    "placed": placed,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -181,9 +182,26 @@ def mend_llava_bunny(model: Any) -> None:
         layer.mlp.activation_fn = nn.GELU(approx="tanh")
 
 
+def mend_gemma4_unified(model: Any) -> None:
+    """transformers 5.24 lets the tokens of an image see each other in all layers, as Gemma 3 does, if it is called.
+
+    Its `generate`, and both ways of its Gemma 4, do so in layers with a window only, and within it.
+    """
+    module = import_module(type(model).__module__)
+    plain = module.create_masks_for_generate
+
+    def masks(block_sequence_ids: Any = None, **said: Any) -> Any:
+        if block_sequence_ids is None:
+            return plain(**said)
+        return module.create_masks_for_vision_model(block_sequence_ids=block_sequence_ids, **said)
+
+    module.create_masks_for_generate = masks
+
+
 MENDED: dict[str, Callable[[Any], None]] = {
     "AyaVisionForConditionalGeneration": mend_cohere_vision,
     "Cohere2VisionForConditionalGeneration": mend_cohere_vision,
+    "Gemma4UnifiedForConditionalGeneration": mend_gemma4_unified,
     "falcon_ocr": mend_falcon_ocr,
     "llava_bunny": mend_llava_bunny,
     "phi3_v": mend_phi3_v,

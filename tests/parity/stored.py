@@ -78,7 +78,7 @@ def _image(said: Mapping[str, Any], number: int, seed: int) -> ImageInput:
 def written(folder: Path, config: Mapping[str, Any], weights: Tensors, metadata: dict[str, str] | None = None) -> Path:
     """A checkpoint on disk; its folder."""
     folder.mkdir(exist_ok=True)
-    whole = {name: np.ascontiguousarray(value) for name, value in weights.items()}
+    whole = {name: np.require(value, requirements="C") for name, value in weights.items()}
     save_file(whole, folder / "model.safetensors", metadata)
     (folder / "config.json").write_text(json.dumps(config))
     return folder

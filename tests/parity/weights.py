@@ -78,7 +78,10 @@ def as_variant(
     out = with_latents_joined(out) if latents else out
     out = with_latents_apart(out, *latents_apart) if latents_apart else out
     out = with_experts(out, experts) if experts else out
-    return {name: np.ascontiguousarray(a) for name, a in (out | {new: out[old] for new, old in copies.items()}).items()}
+    return {
+        name: np.require(a, requirements="C")
+        for name, a in (out | {new: out[old] for new, old in copies.items()}).items()
+    }
 
 
 def with_latents_joined(values: Mapping[str, Array]) -> dict[str, Array]:

@@ -1,0 +1,47 @@
+"""What Gemma 4 and Gemma 4 Unified share beside their decoder (Google 2026): names, tokens, turns, pictures."""
+
+from __future__ import annotations
+
+from docai.checkpoint.dialect import renames
+from docai.vlm.config import Config
+from docai.vlm.families.gemma4_decoder import TURNS, gemma4_decoder, looks_ahead, text_config
+from docai.vlm.prompt import Between, ClipPrompt, PromptSpec, Timed
+from docai.vlm.spec import ModelSpec
+
+# Files of transformers, as published ones, then those of MLX.
+PARTS = renames(
+    {
+        "model.language_model.{rest}": "language_model.model.{rest}",
+        "lm_head.{rest}": "language_model.lm_head.{rest}",
+        "model.{part:vision_tower|vision_embedder|embed_vision|audio_tower|embed_audio}.{rest}": "{part}.{rest}",
+    }
+)
+
+
+def base_spec(config: Config, kind: str) -> ModelSpec:
+    """The decoder and the tokens of images and clips."""
+    text = text_config(config.section("text_config"), kind)
+    return ModelSpec(
+        gemma4_decoder(text),
+        image_token=config.get("image_token_id", 258_880),
+        video_token=config.get("video_token_id", 258_884),
+        image_mask="image" if looks_ahead(text) else None,
+    )
+
+
+def _minutes(seconds: float) -> str:
+    """As it stands before a frame."""
+    return f"{int(seconds // 60):02d}:{int(seconds % 60):02d} "
+
+
+PROMPT = PromptSpec(
+    placeholder="<|image|>",
+    token="<|image|>",
+    image="\n\n<|image|>\n\n",
+    template=TURNS,
+    expand=Between("<|image>", "<image|>"),
+    stops=("<turn|>",),
+    clips=ClipPrompt(
+        "<|video|>", "<|video|>", "\n\n<|video|>\n\n", Timed("<|image>", "<image|>", time=_minutes, between=" ")
+    ),
+)
