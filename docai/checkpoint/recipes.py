@@ -19,6 +19,9 @@ RECIPES: dict[str, Recipe] = {
     "falcon-ocr": Recipe("tiiuae/Falcon-OCR", "Falcon-OCR, reads regions of documents, 0.3B"),
     "florence-2": Recipe("florence-community/Florence-2-base-ft", "Florence-2, captions, places and text, 0.2B"),
     "gemma3": Recipe("google/gemma-3-4b-it", "Gemma 3, 4B"),
+    "gemma4": Recipe("google/gemma-4-e2b-it", "Gemma 4, E2B"),
+    "gemma4-26b": Recipe("google/gemma-4-26B-A4B-it", "Gemma 4, mixture of experts, 26B"),
+    "gemma4-unified": Recipe("google/gemma-4-12B-it", "Gemma 4 Unified, without a tower, 12B"),
     "got-ocr": Recipe("stepfun-ai/GOT-OCR2_0", "GOT-OCR 2.0, reads pages as text or LaTeX, 0.6B"),
     "lfm2-vl": Recipe("LiquidAI/LFM2-VL-1.6B", "LFM2-VL, 1.6B"),
     "llava": Recipe("llava-hf/llava-1.5-7b-hf", "LLaVA 1.5, 7B"),
@@ -51,7 +54,6 @@ RECIPES: dict[str, Recipe] = {
 LATER: dict[str, tuple[str, ...]] = {
     "DiffusionGemma": ("diffusion_gemma",),
     "Gemma 3n": ("gemma3n",),
-    "Gemma 4": ("gemma4", "gemma4_unified"),
     "Inkling": ("inkling_mm_model",),
     "Jina VLM": ("jina_vlm", "jvlm"),
     "Kimi K3": ("kimi_k3",),
