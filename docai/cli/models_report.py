@@ -60,6 +60,7 @@ def _facts(found: Mapping[str, Any]) -> Table:
         "files": f"{len(files)}, {size}",
         "parameters": f"{found['parameters'] / 1e6:,.1f} million",
         "sees images": "yes" if found["sees"] else "no",
+        "hears audio": "yes" if found["hears"] else "no",
         "memory": f"{in_bytes(memory['weights'])} for the weights (floats as {memory['dtype']}), and "
         f"{in_bytes(memory['cache_per_1000_tokens'])} for every 1000 tokens",
         "device": f"{memory['device']}, {in_bytes(memory['free'])} free: "

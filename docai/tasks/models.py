@@ -88,6 +88,7 @@ def show_model(name: str, options: LoadOptions) -> dict[str, Any]:
         "files": [{"name": path.name, "bytes": path.stat().st_size} for path in checkpoint.files],
         "parameters": sum(weight.size for weight in found.weights.values()),
         "sees": _sees(spec),
+        "hears": _hears(spec),
         "notices": _notices(spec),
         "made_from": (checkpoint.json_file(MANIFEST) or {}).get("made_from"),
         "memory": memory_need(resolved.mapped, spec, dtype),
@@ -110,6 +111,12 @@ def _sees(spec: AnySpec | DetectorSpec) -> bool:
     from docai.layout.spec import DetectorSpec
 
     return isinstance(spec, DetectorSpec) or spec.connector is not None
+
+
+def _hears(spec: AnySpec | DetectorSpec) -> bool:
+    from docai.vlm.spec import ModelSpec
+
+    return isinstance(spec, ModelSpec) and spec.hearing is not None
 
 
 def _notices(spec: AnySpec | DetectorSpec) -> list[str]:

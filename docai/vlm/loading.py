@@ -28,7 +28,7 @@ def resolve(checkpoint: Checkpoint) -> tuple[Family, AnySpec]:
     """The family of a checkpoint and what it is.
 
     A family that has text-only checkpoints takes one without vision tensors as such; for another it is an error that
-    names the tower. Raises CheckpointError.
+    names the tower. One without those for sound hears nothing. Raises CheckpointError.
     """
     with sensible(checkpoint):
         check_depth(checkpoint)
@@ -40,13 +40,17 @@ def _resolved(checkpoint: Checkpoint) -> tuple[Family, AnySpec]:
     if family.by_names is not None:
         config = dict(family.by_names(config, checkpoint.tensors))
     spec = family.spec(Config(config))
-    if spec.vision is None or has_part(checkpoint, family.rules, spec, "vision."):
-        return family, spec
-    if not family.text_only:
-        raise CheckpointError(
-            f"{checkpoint.name}: expected the weights of a vision tower, as its config describes one; found none"
-        )
-    return family, family.spec(Config({**config, "vision_config": None}))
+    left_out = []
+    if spec.vision is not None and not has_part(checkpoint, family.rules, spec, "vision."):
+        if not family.text_only:
+            raise CheckpointError(
+                f"{checkpoint.name}: expected the weights of a vision tower, as its config describes one; found none"
+            )
+        left_out.append("vision_config")
+    hears = isinstance(spec, ModelSpec) and spec.hearing is not None
+    if hears and not has_part(checkpoint, family.rules, spec, "hearing."):
+        left_out.append("audio_config")
+    return family, family.spec(Config({**config, **dict.fromkeys(left_out)})) if left_out else spec
 
 
 def build_network(spec: AnySpec) -> AnyNetwork:
