@@ -36,6 +36,7 @@ FAMILIES = {
     "LFM2-VL": ("lfm2_vl",),
     "Qwen3.5-VL": ("qwen3_5", "qwen3_5-mlx"),
     "Qwen3.5-VL with experts": ("qwen3_5_moe", "qwen3_5_moe-mlx"),
+    "MiniCPM-V 4.6": ("minicpmv4_6", "minicpmv4_6-fine"),
     "Youtu-VL": ("youtu_vl",),
 }
 EVERY = [pair for names in FAMILIES.values() for pair in variants() if pair[0] in names]
