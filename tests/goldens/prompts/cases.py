@@ -75,6 +75,46 @@ QWEN = (
     "{% endif %}{% endfor %}<|im_end|>\n{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+QWEN_3_5 = """{%- set seen = namespace(images=0, asked=0) -%}
+{%- macro shown(content) -%}
+    {%- if content is string -%}
+        {{- content -}}
+    {%- else -%}
+        {%- for part in content -%}
+            {%- if part.type == 'image' or 'image' in part or 'image_url' in part -%}
+                {%- set seen.images = seen.images + 1 -%}
+                {%- if add_vision_id %}{{- 'Picture ' ~ seen.images ~ ': ' -}}{% endif -%}
+                {{- '<|vision_start|><|image_pad|><|vision_end|>' -}}
+            {%- elif part.type == 'video' or 'video' in part -%}
+                {{- '<|vision_start|><|video_pad|><|vision_end|>' -}}
+            {%- elif 'text' in part -%}
+                {{- part.text -}}
+            {%- else -%}
+                {{- raise_exception('Unexpected item type in content.') -}}
+            {%- endif -%}
+        {%- endfor -%}
+    {%- endif -%}
+{%- endmacro -%}
+{%- for message in messages if message.role == 'user' -%}
+    {%- set seen.asked = seen.asked + 1 -%}
+{%- endfor -%}
+{%- if not seen.asked %}{{- raise_exception('No user query found in messages.') -}}{% endif -%}
+{%- for message in messages -%}
+    {%- set content = shown(message.content) | trim -%}
+    {%- if message.role == 'assistant' and '</think>' in content -%}
+        {%- set content = content.split('</think>')[-1].lstrip('\n') -%}
+    {%- endif -%}
+    {{- '<|im_start|>' + message.role + '\n' + content + '<|im_end|>\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+    {{- '<|im_start|>assistant\n' -}}
+    {%- if enable_thinking is defined and enable_thinking is false -%}
+        {{- '<think>\n\n</think>\n\n' -}}
+    {%- else -%}
+        {{- '<think>\n' -}}
+    {%- endif -%}
+{%- endif -%}
+"""
 LLAVA = (
     "{% for message in messages %}{% if message['role'] != 'system' %}{{ message['role'].upper() + ': '}}{% endif %}"
     "{# Render all images first #}{% for content in message['content'] | selectattr('type', 'equalto', 'image') %}"
@@ -246,6 +286,7 @@ CASES = {
     "qwen2_vl": Case("qwen2_vl", "qwen2_vl.Qwen2VLProcessor", "qwen2_vl", QWEN_TOKENS, QWEN),
     "qwen2_5_vl": Case("qwen2_5_vl", "qwen2_5_vl.Qwen2_5_VLProcessor", "qwen2_vl", QWEN_TOKENS, QWEN),
     "qwen3_vl": Case("qwen3_vl", "qwen3_vl.Qwen3VLProcessor", "qwen3_vl", QWEN_TOKENS, QWEN),
+    "qwen3_5": Case("qwen3_5", "qwen3_vl.Qwen3VLProcessor", "qwen3_vl", QWEN_TOKENS, QWEN_3_5),
     "llava": Case("llava", "llava.LlavaProcessor", "llava", ("<image>",), LLAVA, bos=True, options=CLIP_OPTIONS),
     "llava_next": Case(
         "llava_next",
