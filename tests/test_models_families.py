@@ -114,7 +114,7 @@ def with_words(folder: Path, family: Family, image_token: int, size: int) -> Non
     backend.save(str(folder / "tokenizer.json"))
     small = {
         "min_pixels": 64, "max_pixels": 1024, "min_image_tokens": 2, "max_image_tokens": 8, "min_num_patches": 4,
-        "max_num_patches": 64, "scale_resolution": 24,
+        "max_num_patches": 64, "scale_resolution": 24, "max_soft_tokens": 8,
     }  # fmt: skip
     (folder / "preprocessor_config.json").write_text(json.dumps(small))
 
