@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import orjson
@@ -20,21 +17,19 @@ from docai.serve.desk import Desk, desk_of, while_there
 from docai.serve.errors import ApiError, reply
 from docai.serve.media import Content
 from docai.serve.messages import Conversation
+from docai.serve.ocr_shape import Shape
 from docai.serve.pages import check_engine, document
 from docai.serve.route import Route
 from docai.serve.schemas import ResponseFormat, Said
 from docai.tasks.options import OcrOptions
-from docai.types import Block, Box, Document, Label, PageResult
+from docai.types import Document
 
 if TYPE_CHECKING:
-    from docai.render.document import Source
+    pass
 
 router = APIRouter(route_class=Route, tags=["documents"])
 
-DPI = 150  # of the pixels in which pictures and their places are given
 _MOST_TEXT = 60_000  # characters of a document that a model reads for an annotation
-_HEADER = frozenset({Label.PAGE_HEADER})
-_FOOTER = frozenset({Label.PAGE_FOOTER, Label.PAGE_NUMBER})
 
 
 class OcrRequest(Said):
@@ -53,6 +48,8 @@ class OcrRequest(Said):
     table_format: Literal["markdown", "html"] | None = None
     extract_header: bool = False
     extract_footer: bool = False
+    include_blocks: bool = False
+    confidence_scores_granularity: Literal["page", "block"] | None = None
 
 
 @router.post("/v1/ocr", openapi_extra=described(OcrRequest))
@@ -93,7 +90,7 @@ async def _read(request: Request, asked: OcrRequest, content: Content, annotator
     failures = [page for page in read.pages if page.outcome.exit_code]
     if failures and len(failures) == len(read.pages):
         raise ApiError(422, "; ".join(failures[0].outcome.reasons) or "no page can be read", code="unreadable_input")
-    shape = _Shape(asked, read, source)
+    shape = Shape(asked, read, source)
     try:
         pages = await desk.by_hand(shape.pages)
         if annotator is not None and asked.bbox_annotation_format is not None:
@@ -127,139 +124,6 @@ def _pages(asked: OcrRequest) -> str | None:
     if not given:
         raise ApiError(422, "pages: expected some; leave it out for all", param="pages")
     return ",".join(str(number + 1) for number in given)
-
-
-@dataclass(frozen=True, slots=True)
-class _Picture:
-    """A picture on a page: its name, its place in pixels and, where it is wanted, its content as PNG."""
-
-    id: str
-    place: tuple[int, int, int, int]
-    data: bytes
-
-
-class _Shape:
-    """A document in the shape of the answer. It makes pictures: not for the event loop."""
-
-    def __init__(self, asked: OcrRequest, read: Document, source: Source) -> None:
-        from docai.export.figures import attached
-
-        self._asked, self._document = asked, attached(read, source)
-        self.pictures: dict[str, bytes] = {}
-        self._left = asked.image_limit
-
-    def pages(self) -> list[dict[str, Any]]:
-        return [self._page(result) for result in self._document.pages]
-
-    def _page(self, result: PageResult) -> dict[str, Any]:
-        from docai.export.figures import picture_names
-        from docai.export.formats import ExportOptions, export
-
-        alone = replace(self._document, pages=(result,))
-        markdown = export(alone, "markdown", ExportOptions(images="ref", image_dir=".", dpi=DPI))
-        assert isinstance(markdown, str)
-        for name in picture_names(alone).values():
-            markdown = markdown.replace(f"](./{name})", f"]({name})")
-        pictures = list(self._pictures(result, alone))
-        scale = result.page.scale(DPI)
-        size = {"width": round(result.page.width * scale), "height": round(result.page.height * scale)}
-        tables = self._tables(result)
-        said: dict[str, Any] = {
-            "index": result.page.index,
-            "markdown": self._without_tables(markdown, tables),
-            "images": [self._picture(picture) for picture in pictures],
-            "tables": [{"id": name, "content": text, "format": self._asked.table_format} for name, text, _ in tables],
-            "hyperlinks": sorted({link.target for link in result.links}),
-            "header": self._furniture(result, _HEADER) if self._asked.extract_header else None,
-            "footer": self._furniture(result, _FOOTER) if self._asked.extract_footer else None,
-            "dimensions": {"dpi": DPI if result.page.unit == "pt" else 72, **size},
-        }
-        if result.outcome.reasons:
-            said["docai"] = {"status": result.outcome.status.value, "reasons": list(result.outcome.reasons)}
-        return said
-
-    def _pictures(self, result: PageResult, alone: Document) -> Iterator[_Picture]:
-        from docai.export.figures import crop, picture_names, pixels_of, png_of
-
-        names = picture_names(alone)
-        blocks = [block for block in result.blocks if block.id in names and self._wanted(result, block)]
-        pixels = pixels_of(result.page, DPI) if blocks else None
-        for block in blocks:
-            if pixels is None or self._left == 0:
-                return
-            self._left = None if self._left is None else self._left - 1
-            data = png_of(crop(result.page, pixels, block.box))
-            self.pictures[names[block.id]] = data
-            yield _Picture(names[block.id], _place(block.box, result.page.scale(DPI)), data)
-
-    def _wanted(self, result: PageResult, block: Block) -> bool:
-        least, scale = self._asked.image_min_size or 0, result.page.scale(DPI)
-        return min(block.box.width, block.box.height) * scale >= least
-
-    def _picture(self, picture: _Picture) -> dict[str, Any]:
-        left, top, right, bottom = picture.place
-        content = None
-        if self._asked.include_image_base64:
-            content = "data:image/png;base64," + base64.b64encode(picture.data).decode()
-        return {
-            "id": picture.id,
-            "top_left_x": left,
-            "top_left_y": top,
-            "bottom_right_x": right,
-            "bottom_right_y": bottom,
-            "image_base64": content,
-            "image_annotation": None,
-        }
-
-    def _tables(self, result: PageResult) -> list[tuple[str, str, str]]:
-        """Tables apart from the markdown, where that was asked for: name, content, and what stands in the markdown."""
-        from docai.export.formats import ExportOptions, export
-
-        if self._asked.table_format is None:
-            return []
-        suffix = "html" if self._asked.table_format == "html" else "md"
-        tables: list[tuple[str, str, str]] = []
-        for block in result.blocks:
-            if block.table is None:
-                continue
-            alone = replace(self._document, pages=(replace(result, blocks=(replace(block, children=()),)),))
-            standing = export(alone, "markdown", ExportOptions())
-            assert isinstance(standing, str)
-            name = f"tbl-{len(tables)}.{suffix}"
-            content = _html_table(block) if suffix == "html" else standing.strip()
-            tables.append((name, content, standing.strip()))
-        return tables
-
-    @staticmethod
-    def _without_tables(markdown: str, tables: Sequence[tuple[str, str, str]]) -> str:
-        for name, _, standing in tables:
-            if standing and standing in markdown:
-                markdown = markdown.replace(standing, f"[{name}]({name})", 1)
-        return markdown
-
-    @staticmethod
-    def _furniture(result: PageResult, labels: frozenset[Label]) -> str | None:
-        return "\n".join(block.text for block in result.blocks if block.label in labels) or None
-
-
-def _place(box: Box, scale: float) -> tuple[int, int, int, int]:
-    left, top, right, bottom = (max(0, round(value * scale)) for value in box.as_tuple())
-    return left, top, right, bottom
-
-
-def _html_table(block: Block) -> str:
-    """A table as HTML, nothing but its cells."""
-    from html import escape
-
-    assert block.table is not None
-    rows: list[list[str]] = [[] for _ in range(block.table.rows)]
-    for cell in block.table.cells:
-        name = "th" if cell.header else "td"
-        spans = "".join(
-            f' {kind}="{size}"' for kind, size in (("rowspan", cell.rowspan), ("colspan", cell.colspan)) if size > 1
-        )
-        rows[cell.row].append(f"<{name}{spans}>{escape(cell.text)}</{name}>")
-    return "<table>" + "".join(f"<tr>{''.join(row)}</tr>" for row in rows) + "</table>"
 
 
 # --- annotations
