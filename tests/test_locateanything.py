@@ -125,6 +125,8 @@ def test_it_answers_in_every_way_of_reading(locate: Model) -> None:
     assert whole.image_tokens == 6 * 9  # 200 patches at most
     parts = locate.generate("Point to: x.", [picture((60, 90))], prefill_step=16, **options)
     assert whole.tokens == parts.tokens
+    assert locate.network.spec.boxes is not None, "boxes in a step each"
+    assert locate.generate("Point to: x.", [picture((60, 90))], box_decoding="slow", **options).tokens
     assert locate.generate("Point to: x.", [picture((60, 90))], image_tokens=20, **options).image_tokens <= 20
 
 

@@ -79,8 +79,18 @@ def tiny_locate(folder: Path, *, exported: bool = False, template: bool = True) 
     start = len(words["vocab"])
     added = {token: start + number for number, token in enumerate(LOCATE_SPECIAL)}
     vocabulary = start + len(added)
-    text = {**LOCATE["text_config"], "vocab_size": vocabulary, "max_position_embeddings": 2048}
-    config = {**LOCATE, "text_config": text, "image_token_index": added["<IMG_CONTEXT>"]}
+    text = {
+        **LOCATE["text_config"], "vocab_size": vocabulary, "max_position_embeddings": 2048,
+        "null_token_id": added["<null>"], "text_mask_token_id": added["<text_mask>"],
+    }  # fmt: skip
+    ids = {
+        "box_start_token_id": "<box>", "box_end_token_id": "</box>", "ref_start_token_id": "<ref>",
+        "ref_end_token_id": "</ref>", "coord_start_token_id": "<0>", "coord_end_token_id": "<1000>",
+        "image_token_index": "<IMG_CONTEXT>", "eos_token_id": "<|im_end|>",
+    }  # fmt: skip
+    known = {**added, **words["vocab"]}
+    config = {**LOCATE, "text_config": text, "none_token_id": known.get("None", known["N"])}
+    config |= {name: known[token] for name, token in ids.items()}
     merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in words["merges"]]
     files = {
         "config.json": config,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Hashable
+from typing import Literal
 
 import mlx.core as mx
 
@@ -36,6 +37,7 @@ class Job:
         self.cancelled = False
         self.failures = 0  # steps that went wrong with it
         self.guess = _guess(runtime, request)
+        self.boxes = _boxes(runtime, request)
         self.clock = Clock(started)
         self.answer = Answer(
             options, runtime.pieces, Thinking(runtime.marks, request.ids, options.thinking_budget), request.grammar
@@ -49,8 +51,12 @@ class Job:
 
     @property
     def kind(self) -> Hashable:
-        """What has to be equal for requests to share a batch. One with which a step went wrong is by itself."""
-        return self.request.options.context_kind, self.guess, self.number if self.failures else None
+        """What has to be equal for requests to share a batch.
+
+        One with which a step went wrong is by itself, and so is one whose boxes are written in a step each.
+        """
+        alone = self.number if self.failures or self.boxes else None
+        return self.request.options.context_kind, self.guess, self.boxes, alone
 
     @property
     def length(self) -> int:
@@ -187,6 +193,16 @@ def _guess(runtime: Runtime, request: Request) -> int:
     greedy = options.temperature == 0 and options.logprobs is None and not ruling(options)
     free = greedy and request.grammar is None and options.thinking_budget is None
     return options.guess if free and cut else 0
+
+
+def _boxes(runtime: Runtime, request: Request) -> Literal["hybrid", "fast"] | None:
+    """How boxes are written in a step each: not where more is asked of tokens than which is the likeliest."""
+    options = request.options
+    plain = options.temperature == 0 and options.logprobs is None and not ruling(options)
+    free = plain and request.grammar is None and options.thinking_budget is None and options.kv_window is None
+    if not free or runtime.network.spec.boxes is None or options.box_decoding == "slow":
+        return None
+    return options.box_decoding
 
 
 def now() -> float:

@@ -91,6 +91,12 @@ class GenerationOptions(Sampling):
     )
     multi_page: bool = option(False, "Read several images as the pages of one text, by GOT-OCR, which takes one.")
     crop_to_patches: bool = option(False, "Show an image in crops as well, to GOT-OCR.")
+    box_decoding: Literal["hybrid", "fast", "slow"] = option(
+        "hybrid",
+        "How LocateAnything writes boxes: in a step each, but token by token where it is in doubt; always in a step; or "
+        "always token by token.",
+        choices=("hybrid", "fast", "slow"),
+    )
     prefill_step: int | None = option(
         None,
         "Most tokens of the prompt read at once; less saves memory. Default: 2048 on a GPU, 512 on a CPU.",

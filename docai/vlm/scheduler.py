@@ -13,6 +13,7 @@ import mlx.core as mx
 from docai.checkpoint.backend import on_gpu, total_memory
 from docai.vlm.admission import Budget, Queue
 from docai.vlm.batch import Batch
+from docai.vlm.boxes import BoxBatch
 from docai.vlm.encoding import encode_ahead
 from docai.vlm.generate import Chosen, Runtime
 from docai.vlm.guess import GuessingBatch
@@ -212,6 +213,8 @@ class Scheduler:
 
     def _batch(self, job: Job) -> Batch:
         network, steady = self._runtime.network, self.rows if self._steady else 0
+        if job.boxes:
+            return BoxBatch(network, job.boxes)
         return GuessingBatch(network, job.guess, steady) if job.guess else Batch(network, steady)
 
     def _take(self, batch: Batch) -> None:

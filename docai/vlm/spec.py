@@ -65,6 +65,28 @@ class DecoderSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class BoxSpec:
+    """Ids of the tokens with which a model writes places, and `mask`, in whose place it writes several at once.
+
+    `box` and `name`: the first and the last token of one; `places`: the first and the last coordinate; `none`: the word
+    in a box that there is not; `blank`: nothing; `end`: of an answer. `window`: tokens that are written at once.
+    """
+
+    box: tuple[int, int]
+    name: tuple[int, int]
+    places: tuple[int, int]
+    none: int
+    blank: int
+    mask: int
+    end: int
+    window: int = 6
+
+    def is_place(self, token: int) -> bool:
+        """Whether a token is a coordinate."""
+        return self.places[0] <= token <= self.places[1]
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSpec:
     """A decoder and, for models that see, the tower and the connector before it; early fusion has a connector only.
 
@@ -86,4 +108,5 @@ class ModelSpec:
     mrope: MropeSpec | PlaneSpec | None = None  # how positions are counted, where they have three axes
     hearing: HearingSpec | None = None
     audio_token: int | None = None
+    boxes: BoxSpec | None = None  # of models that write boxes in a step each
     notices: tuple[str, ...] = ()  # what the user should know, such as vision weights that are left out

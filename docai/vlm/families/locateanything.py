@@ -16,14 +16,20 @@ from docai.vlm.families.nested import image_token, vision_config
 from docai.vlm.families.towers import TOWER
 from docai.vlm.images import locate_images
 from docai.vlm.prompt import Between, PromptSpec
-from docai.vlm.spec import ModelSpec
+from docai.vlm.spec import BoxSpec, ModelSpec
 
 # What the published code knows of Qwen2.5-3B.
 _TEXT = {
     "vocab_size": 152_681, "hidden_size": 2048, "intermediate_size": 11_008, "num_hidden_layers": 36,
     "num_attention_heads": 16, "num_key_value_heads": 2, "max_position_embeddings": 32_768, "rms_norm_eps": 1e-6,
-    "rope_theta": 1e6, "tie_word_embeddings": True,
+    "rope_theta": 1e6, "tie_word_embeddings": True, "block_size": 6, "text_mask_token_id": 151_676,
+    "null_token_id": 152_678,
 }  # fmt: skip
+_BOXES = {
+    "box_start_token_id": 151_668, "box_end_token_id": 151_669, "ref_start_token_id": 151_672,
+    "ref_end_token_id": 151_673, "coord_start_token_id": 151_677, "coord_end_token_id": 152_677, "none_token_id": 4064,
+}  # fmt: skip
+_WINDOW = 6  # a box: its two ends and four coordinates
 _TURNS = (
     "{% for message in messages %}{% if loop.first and message.role != 'system' %}"
     "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n{% endif %}"
@@ -39,7 +45,25 @@ def spec(config: Config) -> ModelSpec:
     merger = MergerSpec(
         tower.hidden, decoder.dims, tower.merge**2, norm_eps=EPS, norm_joined=True, hidden=decoder.dims
     )
-    return ModelSpec(decoder, tower, merger, image_token(config, 151_665))
+    boxes = box_spec(config.with_defaults(_BOXES), config.section("text_config", _TEXT), decoder.vocabulary)
+    return ModelSpec(decoder, tower, merger, image_token(config, 151_665), boxes=boxes)
+
+
+def box_spec(config: Config, text: Config, vocabulary: int) -> BoxSpec | None:
+    """How boxes are written in a step each; None for a checkpoint that was not taught it, or has not the tokens."""
+    end = config.get("eos_token_id", 151_645)
+    spec = BoxSpec(
+        (config["box_start_token_id"], config["box_end_token_id"]),
+        (config["ref_start_token_id"], config["ref_end_token_id"]),
+        (config["coord_start_token_id"], config["coord_end_token_id"]),
+        config["none_token_id"],
+        text["null_token_id"],
+        text["text_mask_token_id"],
+        end[0] if isinstance(end, list) else end,
+        text["block_size"],
+    )
+    ids = (*spec.box, *spec.name, *spec.places, spec.none, spec.blank, spec.mask, spec.end)
+    return spec if spec.window == _WINDOW and max(ids) < vocabulary else None
 
 
 # Names of the published files, in those of mlx-vlm.
