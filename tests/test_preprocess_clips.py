@@ -16,7 +16,18 @@ from docai.vlm.images import moonshot_images, navit_images
 from docai.vlm.positions import MropeSpec
 from docai.vlm.prompt import expand
 from docai.vlm.videos import chunk_videos, frame_videos, qwen_videos, video_config
-from tests.goldens.clips.cases import CASES, CLIPS, FAMILIES, IMAGE, IMAGE_GRID, PER_SECOND, SAMPLED, VIDEO, prompt
+from tests.goldens.clips.cases import (
+    CASES,
+    CLIPS,
+    FAMILIES,
+    IMAGE,
+    IMAGE_GRID,
+    PER_SECOND,
+    SAMPLED,
+    STAMPED,
+    VIDEO,
+    prompt,
+)
 from tests.goldens.processors.cases import picture, summary
 
 GOLDENS = np.load(Path(__file__).parent / "goldens" / "clips" / "expected.npz")
@@ -106,13 +117,14 @@ def test_numbers_that_are_none_are_named(name: str) -> None:
 
 
 def test_families_have_the_processor_of_their_reference() -> None:
-    three = family_of({"model_type": "qwen3_vl"}).videos
-    assert three is not None
-    processor = three({}, {})
-    assert isinstance(processor, PackedClips)
-    assert (processor.patch, processor.whole, processor.least_pixels, processor.most_pixels) == (
-        16, True, 128 * 32 * 32, 768 * 32 * 32,
-    )  # fmt: skip
+    for kind in STAMPED:
+        three = family_of({"model_type": kind}).videos
+        assert three is not None
+        processor = three({}, {})
+        assert isinstance(processor, PackedClips)
+        assert (processor.patch, processor.whole, processor.least_pixels, processor.most_pixels) == (
+            16, True, 128 * 32 * 32, 768 * 32 * 32,
+        )  # fmt: skip
     for kind in ("qwen2_vl", "qwen2_5_vl"):
         make = family_of({"model_type": kind}).videos
         assert make is not None
@@ -146,6 +158,7 @@ def test_positions_are_those_of_the_reference(family: str, clip: str) -> None:
         "qwen2_vl": MropeSpec(2),
         "qwen2_5_vl": MropeSpec(2, per_second=PER_SECOND),
         "qwen3_vl": MropeSpec(2, stamped=True),
+        "qwen3_5": MropeSpec(2, stamped=True),
     }[family]
     still = ImageInput(np.zeros((32, 1), np.float32), 8, IMAGE_GRID)
     assert seen.grid is not None
@@ -155,7 +168,7 @@ def test_positions_are_those_of_the_reference(family: str, clip: str) -> None:
     last = len(ids) - ids[::-1].index(VIDEO)
     np.testing.assert_array_equal(found[:, :last], expected[:, :last])
     lasts = expected[0, last - 1] - expected[0, ids.index(VIDEO)]
-    if family == "qwen3_vl" or lasts < max(seen.grid[1:]) // 2:
+    if family in STAMPED or lasts < max(seen.grid[1:]) // 2:
         np.testing.assert_array_equal(found, expected)
 
 

@@ -89,13 +89,15 @@ SAMPLED = [(90, 30.0, 2.0), (1000, 23.976, 2.0), (7, 25.0, 2.0), (3, 30.0, 1.0),
 IMAGE, VIDEO, START, END = 95, 96, 93, 94
 IMAGE_GRID = (1, 8, 4)
 PER_SECOND = 2.0
-FAMILIES = {"qwen2_vl": "qwen2_vl", "qwen2_5_vl": "qwen2_vl", "qwen3_vl": "qwen3_vl"}  # family -> its case
+# family -> its case
+FAMILIES = {"qwen2_vl": "qwen2_vl", "qwen2_5_vl": "qwen2_vl", "qwen3_vl": "qwen3_vl", "qwen3_5": "qwen3_vl"}
+STAMPED = ("qwen3_vl", "qwen3_5")
 
 
 def prompt(family: str, grid: tuple[int, int, int]) -> list[int]:
-    """Words, the image, words, the clip (in stamped steps for Qwen3-VL), words."""
+    """Words, the image, words, the clip (in stamped steps since Qwen3-VL), words."""
     steps, step = grid[0], grid[1] * grid[2] // 4
     whole = [START, *[VIDEO] * (steps * step), END]
     stamped = [token for _ in range(steps) for token in (20, 21, START, *[VIDEO] * step, END)]
     image = [START, *[IMAGE] * (IMAGE_GRID[1] * IMAGE_GRID[2] // 4), END]
-    return [5, 6, *image, 7, *(stamped if family == "qwen3_vl" else whole), 8, 9]
+    return [5, 6, *image, 7, *(stamped if family in STAMPED else whole), 8, 9]

@@ -111,8 +111,11 @@ def stamps(clip: Clip) -> np.ndarray:
 def positions(family: str, made: dict[str, Any]) -> np.ndarray:
     """(3, L) of the prompt with a clip of which `made` is golden."""
     module = import_module(f"transformers.models.{family}.modeling_{family}")
-    name = {"qwen2_vl": "Qwen2VLModel", "qwen2_5_vl": "Qwen2_5_VLModel", "qwen3_vl": "Qwen3VLModel"}[family]
-    kind = getattr(module, name)
+    names = {
+        "qwen2_vl": "Qwen2VLModel", "qwen2_5_vl": "Qwen2_5_VLModel", "qwen3_vl": "Qwen3VLModel",
+        "qwen3_5": "Qwen3_5Model",
+    }  # fmt: skip
+    kind = getattr(module, names[family])
     vision = SimpleNamespace(spatial_merge_size=2, tokens_per_second=PER_SECOND)
     model = SimpleNamespace(config=SimpleNamespace(vision_config=vision))
     model.get_vision_position_ids = MethodType(kind.get_vision_position_ids, model)
