@@ -21,6 +21,7 @@ from docai.tasks.ocr import pages_reader
 from docai.tasks.options import OcrOptions
 from docai.tasks.prompted import PromptedPages
 from docai.types import Status
+from tests.conftest import make_pdf
 from tests.test_layout_learned import tiny_checkpoint
 from tests.tiny_checkpoint import tiny_falcon, tiny_llama, tiny_qwen2_vl
 
@@ -189,6 +190,22 @@ def test_a_folder(models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     words[words.index(models / "falcon")] = models / "none"
     assert run(*words) == ExitCode.DEPENDENCY
     assert "none" in capsys.readouterr().err
+
+
+def test_several_files_to_standard_output(piped: Any, models: Path, tmp_path: Path) -> None:
+    """Pages of several files are asked about together; each says what it says alone, and a bad one costs itself."""
+    (tmp_path / "bad.png").write_bytes(b"no picture")
+    (tmp_path / "short.pdf").write_bytes(make_pdf(["BT /F 24 Tf 20 160 Td (Page) Tj ET"]))
+    files = [tmp_path / "bad.png", SAMPLES / "receipt.jpg", tmp_path / "short.pdf", ARTICLE]
+    words = ["-m", models / "falcon", "-f", "jsonl", "--pages", "1-2", "--max-tokens", "4", "--guard", "off"]
+    code, out, said = piped("ocr", *files, *words)
+    assert code == ExitCode.PARTIAL
+    assert "3 ok, 1 failed" in said
+    documents = [line for line in map(json.loads, out.splitlines()) if line["type"] == "document"]
+    assert [Path(line["source"]).name for line in documents] == ["receipt.jpg", "short.pdf", "article.pdf"]
+    alone = b"".join(piped("ocr", file, *words)[1] for file in files[1:])
+    blocks = [[line.get("blocks") for line in map(json.loads, text.splitlines())] for text in (out, alone)]
+    assert blocks[0] == blocks[1]
 
 
 @pytest.mark.parametrize(

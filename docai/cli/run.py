@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from docai.batch.journal import PageStore
@@ -23,7 +23,7 @@ from docai.render.inputs import InputFile, expand
 from docai.tasks.ocr import Layout, best_detector, chosen_pages, finish, read_pages
 from docai.tasks.options import OcrOptions, OutputOptions, ParseOutputOptions
 from docai.tasks.raw import RAW
-from docai.types import Document, Status
+from docai.types import Document, PageResult, Status
 
 _BINARY = ("pdf", "png")
 _FEWEST_KEPT = 10  # pages of a document from which on the finished ones are kept: shorter ones are soon read again
@@ -167,13 +167,17 @@ def _print(
     form: str,
     layout: Layout | None,
     reporter: Reporter,
+    results: Iterable[PageResult] | None = None,
 ) -> Document:
-    """A document on standard output: JSON lines as the pages finish, other formats at the end."""
+    """A document on standard output: JSON lines as the pages finish, other formats at the end.
+
+    `results`: of its pages, where somebody else reads them.
+    """
     if form == "jsonl":
-        document = _read(source, options, layout, reporter, stream=True)
+        document = _read(source, options, layout, reporter, stream=True, fresh=results)
         put(document_line(document))
         return document
-    document = _read(source, options, layout, reporter)
+    document = _read(source, options, layout, reporter, fresh=results)
     data = export(document, form, export_options(output), source)
     put(data if not isinstance(data, str) or data.endswith("\n") or form == "csv" else data + "\n")
     return document
@@ -187,13 +191,14 @@ def _read(
     *,
     stream: bool = False,
     store: PageStore | None = None,
+    fresh: Iterable[PageResult] | None = None,
 ) -> Document:
     kept = store.pages().items() if store is not None else ()
     results = {index: page for index, page in kept if page.outcome.status is not Status.FAILED}
     with reporter.pages(source.name, len(chosen_pages(source, options, layout))) as tell:
         for page in results.values():
             tell(page)
-        for page in read_pages(source, options, layout, skip=frozenset(results)):
+        for page in fresh if fresh is not None else read_pages(source, options, layout, skip=frozenset(results)):
             results[page.page.index] = page
             if store is not None:
                 store.keep(page)
@@ -220,13 +225,14 @@ def _in_turn(
 ) -> int:
     """Several files to standard output, one after the other."""
     started, summary = time.monotonic(), Summary(missing)
-    for file in files:
+    for file, source, results in _read_in_turn(files, options):
         try:
-            with open_document(file, password=options.password, limits=options.limits) as source:
-                put(_BEFORE[form].format(file.name.replace("\n", " ").replace("--", "- -")))
-                document = _print(source, options, output, form, None, reporter)
-                if form in ("markdown", "text", "csv"):
-                    put("\n")
+            if isinstance(source, DocaiError):
+                raise source
+            put(_BEFORE[form].format(file.name.replace("\n", " ").replace("--", "- -")))
+            document = _print(source, options, output, form, None, reporter, results)
+            if form in ("markdown", "text", "csv"):
+                put("\n")
             reasons = (*source.notes, *document.outcome.reasons)
             code, status = exit_code_of(document), document.outcome.status.value
             summary.rows.append(Row(file.name, status, len(document.pages), reasons, code))
@@ -235,6 +241,28 @@ def _in_turn(
     summary.seconds = round(time.monotonic() - started, 2)
     reporter.summary(summary)
     return summary.exit_code(strict=output.strict)
+
+
+def _read_in_turn(
+    files: Sequence[InputFile], options: OcrOptions
+) -> Iterator[tuple[InputFile, Source | DocaiError, Iterable[PageResult]]]:
+    """Each file, open, with the results of its pages; an error for one that cannot be opened.
+
+    A model is asked about pages of several files together.
+    """
+    if options.reads_together:
+        from docai.tasks.prompted import read_files
+
+        yield from read_files(files, options)
+        return
+    for file in files:
+        try:
+            source = open_document(file, password=options.password, limits=options.limits)
+        except DocaiError as error:
+            yield file, error, ()
+            continue
+        with source:
+            yield file, source, read_pages(source, options)
 
 
 def _batch(
