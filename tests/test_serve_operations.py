@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -58,6 +61,38 @@ def test_a_broken_engine_is_told_and_replaced(models: Path, tmp_path: Path) -> N
         assert server.json("GET", "/health", status=503)["broken"] == ["sees"]
         assert server.ask("POST", "/v1/chat/completions", SHORT)[0].status == 200
         assert server.json("GET", "/health")["broken"] == []
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("step", ["_read_prompts", "_join", "_admit"])
+def test_nobody_is_left_waiting_when_the_engine_s_thread_ends(
+    models: Path, tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether they wait, are read, have been read or are being answered: all are told, and the next one is answered."""
+    with served(tmp_path / "state", model=[str(models / "sees")]) as server:
+        assert server.ask("POST", "/v1/chat/completions", SHORT)[0].status == 200
+        (offered,) = server.desk.models.loaded
+        assert offered.engine is not None
+        scheduler = offered.engine._worker.scheduler
+        whole = getattr(scheduler, step)
+        some = threading.Event()
+
+        def fails() -> None:
+            whole() if step == "_admit" else None
+            if some.is_set() or len(scheduler.running) + len(scheduler.queue) >= 12:
+                some.set()
+                raise SystemError("a mistake of ours")
+            whole() if step != "_admit" else None
+
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            asked = [pool.submit(server.ask, "POST", "/v1/chat/completions", LONG) for _ in range(16)]
+            monkeypatch.setattr(scheduler, step, fails)
+            statuses = Counter(one.result(30)[0].status for one in asked)
+        assert statuses[500] >= 12
+        assert set(statuses) <= {200, 500}
+        assert offered.room.taken == 0
+        assert server.ask("POST", "/v1/chat/completions", SHORT)[0].status == 200
+        assert server.json("GET", "/health")["status"] == "ok"
 
 
 def test_metrics_tell_what_happened(server: Served) -> None:

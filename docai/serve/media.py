@@ -38,7 +38,13 @@ _REDIRECTS = 5
 _SILENCE = 10.0  # seconds without a byte
 _CHUNK = 1 << 16
 _LONGEST = 4096  # characters of an address
-_TRANSLATED = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))  # NAT64: IPv4 within
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")  # IPv4 within
+# What older Pythons take for global: protocol assignments (Oracle's cloud answers at 192.0.0.192 about its machines),
+# NAT64 of a network's own (RFC 8215), segment routing, documentation; and Azure's counterpart among public addresses.
+_CLOSED = tuple(
+    map(ipaddress.ip_network, ("192.0.0.0/24", "168.63.129.16/32", "64:ff9b:1::/48", "5f00::/16", "3fff::/20"))
+)
+_ISATAP = 0x5EFE  # RFC 5214: the third quarter of such an address, but for the bit that says whether it is global
 _OWN = re.compile(r"/v1/files/(file-[0-9a-f]{24})/content")
 _SIGNED = 24 * 3600  # seconds for which the address of an uploaded file is good
 
@@ -282,12 +288,14 @@ def is_public(address: Address) -> bool:
     """Whether an address is that of a host on the internet: nothing private, local, reserved or translated to such."""
     if isinstance(address, ipaddress.IPv6Address):
         within = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
-        if any(address in network for network in _TRANSLATED):
+        if address in _NAT64 or (int(address) >> 32) & 0xFDFFFFFF == _ISATAP:
             within = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
         if within is not None:
             return is_public(within)
         if address.is_site_local:
             return False
+    if any(address in network for network in _CLOSED):
+        return False
     return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
 
 
