@@ -31,13 +31,14 @@ DEEPSEEK_V3 = Recipe(
         "fused": Variant(experts="fused"),
     },
 )  # fmt: skip
-# MoonViT under it. Kimi-VL is an export of mlx-vlm's, whose names for sizes stand beside those of published files.
+# MoonViT under it. Kimi-VL is an export of mlx-vlm's, whose names for sizes stand beside those of published files, and
+# whose matrices of keys and values are one, also where they are quantized (so rows of a number that can be).
 KIMI_TEXT = {
     **{k: v for k, v in DEEPSEEK.items() if not k.endswith("token_id")}, "model_type": "deepseek_v3",
     "num_hidden_layers": 2, "n_group": 1, "topk_group": 1, "rope_theta": 500.0,
 }  # fmt: skip
 KIMI = {
-    "model_type": "kimi_vl", "media_placeholder_token_id": 95, "text_config": KIMI_TEXT,
+    "model_type": "kimi_vl", "media_placeholder_token_id": 95, "text_config": {**KIMI_TEXT, "kv_lora_rank": 64},
     "vision_config": {**MOONVIT, "depth": 2, "embed_dim": 32, "num_heads": 2},
 }  # fmt: skip
 KIMI_PROMPT = (5, 6, 93, *(95,) * 6, 94, 7, 8, 93, *(95,) * 10, 94, 9, 10, 11, 12)
