@@ -12,7 +12,7 @@ import mlx.nn as nn  # noqa: E402
 import numpy as np  # noqa: E402
 
 from docai.nn.linear import joined  # noqa: E402
-from docai.nn.quantized import UnpackingLinear, suit_cpu  # noqa: E402
+from docai.nn.quantized import UnpackingEmbedding, UnpackingLinear, suit_cpu  # noqa: E402
 
 
 def layer(bias: bool, **how: Any) -> nn.Module:
@@ -34,6 +34,21 @@ def test_rows_do_not_change_a_result(bias: bool, how: dict[str, Any]) -> None:
     x = mx.random.normal((2, 9, 64))
     for rows in (x, x[:1, :1], x[0]):
         np.testing.assert_allclose(np.array(ours(rows)), np.array(plain(rows)), atol=1e-5)
+
+
+def test_an_embedding_is_a_product_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its weight is unpacked in blocks, the last of which is smaller."""
+    monkeypatch.setattr("docai.nn.quantized._WHOLE", 0)
+    monkeypatch.setattr("docai.nn.quantized._BLOCK", 20 * 64)
+    mx.random.seed(4)
+    made = nn.Embedding(50, 64)
+    plain, ours = (nn.QuantizedEmbedding.from_embedding(made, 32, 4) for _ in range(2))
+    suit_cpu(nn.Sequential(ours))
+    assert type(ours) is UnpackingEmbedding
+    x = mx.random.normal((2, 9, 64))
+    for rows in (x, x[:1, :1], x[0]):
+        np.testing.assert_allclose(np.array(ours.as_linear(rows)), np.array(plain.as_linear(rows)), atol=1e-5)
+    assert mx.array_equal(ours(mx.arange(50)), plain(mx.arange(50)))
 
 
 def test_joined_layers_stay_what_they_are() -> None:
