@@ -14,6 +14,7 @@ from docai.preprocess.inputs import ImageInput, Pixels
 from docai.preprocess.processors import (
     BlockImages,
     BoundedImages,
+    BudgetImages,
     ClampedImages,
     FilledImages,
     FittedImages,
@@ -88,9 +89,11 @@ def test_values_are_those_of_the_reference(name: str) -> None:
                 pixels = whole_picture(image, processor.patch, processor.merge)
             if isinstance(processor, ClampedImages):
                 pixels = from_grid(image, processor.patch)
-            if isinstance(processor, BoundedImages | SplitImages | SlicedImages):
+            if isinstance(processor, BoundedImages | BudgetImages | SplitImages | SlicedImages):
                 pixels = row_by_row(image, getattr(processor, "merge", 1), getattr(processor, "inner", 1))
                 assert [grid[1:] for grid in image.grids] == [tuple(grid) for grid in golden[f"{key}/grids"]], key
+            if isinstance(processor, BudgetImages):
+                assert image.tokens == golden[f"{key}/tokens"], key
             if isinstance(processor, SlicedImages):
                 assert tuple(image.extra["slices"]) == tuple(golden[f"{key}/slices"]), key
                 assert image.tokens * processor.merge**2 == len(pixels)

@@ -67,6 +67,10 @@ LFM2 = {
     **COMMON, **HALF, "resample": 2, "tile_size": 64, "min_image_tokens": 4, "max_image_tokens": 16,
     "encoder_patch_size": 16, "downsample_factor": 2, "use_thumbnail": True, "min_tiles": 2, "max_tiles": 10,
 }  # fmt: skip
+GEMMA_4 = {
+    **COMMON, "do_normalize": False, "image_mean": [0.0] * 3, "image_std": [1.0] * 3, "resample": 3,
+    "patch_size": 16, "pooling_kernel_size": 3, "max_soft_tokens": 280,
+}  # fmt: skip
 
 CASES = {
     "qwen2_vl": Case(
@@ -263,6 +267,26 @@ CASES = {
         of_family("minicpmv4_6"),
         {**COMMON, **HALF, "resample": 3, "patch_size": 14, "scale_resolution": 112, "slice_mode": False},
         sizes=((1, 90), (28, 28), (33, 77), (150, 40), (336, 336), (480, 701)),
+    ),
+    "gemma4": Case(
+        "google/gemma-4-e2b-it, fewer tokens",
+        "gemma4.image_processing_pil_gemma4.Gemma4ImageProcessorPil",
+        of_family("gemma4"),
+        {**GEMMA_4, "max_soft_tokens": 70},
+        sizes=(*SIZES, (400, 404)),
+    ),
+    "gemma4_default": Case(
+        "google/gemma-4-e2b-it",
+        "gemma4.image_processing_pil_gemma4.Gemma4ImageProcessorPil",
+        of_family("gemma4"),
+        GEMMA_4,
+        sizes=((33, 77), (480, 701)),
+    ),
+    "gemma4_unified": Case(
+        "google/gemma-4-12B-it, fewer tokens",
+        "gemma4_unified.image_processing_gemma4_unified.Gemma4UnifiedImageProcessor",
+        of_family("gemma4_unified"),
+        {**GEMMA_4, "max_soft_tokens": 70},
     ),
     "youtu_vl": Case(
         "tencent/Youtu-VL-4B-Instruct",

@@ -24,6 +24,8 @@ from tests.goldens.processors.cases import CASES, Case, picture, summary
 HERE = Path(__file__).parent
 OF_ANY_SIZE = ("mlx_vlm.lfm2_vl", "lfm2_vl.image_processing_lfm2_vl", "siglip2.image_processing_pil_siglip2")
 
+PLACED = ("gemma4.image_processing_pil_gemma4", "gemma4_unified.image_processing_gemma4_unified")
+
 
 def reference(case: Case) -> Any:
     """The reference's processor with the case's configuration."""
@@ -104,6 +106,21 @@ def sliced(case: Case) -> dict[str, Any]:
     return arrays
 
 
+def placed(case: Case) -> dict[str, Any]:
+    """Of Gemma 4, whose patches come row by row with their places, filled up: those that are there, and the grids."""
+    processor = reference(case)
+    arrays: dict[str, Any] = {}
+    for size in case.sizes:
+        out = processor(images=[Image.fromarray(picture(size))], return_tensors="np")
+        places, key = np.array(out["image_position_ids"][0]), f"{size[0]}x{size[1]}"
+        patches = np.array(out["pixel_values"][0])[places[:, 0] >= 0]
+        arrays[f"{key}/values"] = summary(patches).astype(np.float32)
+        arrays[f"{key}/shape"] = np.array(patches.shape, np.int32)
+        arrays[f"{key}/grids"] = (places.max(axis=0) + 1)[None, ::-1].astype(np.int32)
+        arrays[f"{key}/tokens"] = np.array(out["num_soft_tokens_per_image"][0])
+    return arrays
+
+
 def padded(case: Case) -> dict[str, Any]:
     """Phi-3 Vision's, whose code is in its repo: what image_processing_phi3_v.py does, with torch and Pillow.
 
@@ -177,7 +194,7 @@ def main() -> None:
         makers = {"mlx_vlm.falcon_ocr": in_patches}
         makers |= dict.fromkeys(("mlx_vlm.locateanything", "mlx_vlm.kimi_vl", "mlx_vlm.kimi_k25"), native)
         makers |= {"microsoft.phi3_v": padded, "minicpmv4_6.image_processing_pil_minicpmv4_6": sliced}
-        makers |= dict.fromkeys(OF_ANY_SIZE, of_any_size)
+        makers |= dict.fromkeys(OF_ANY_SIZE, of_any_size) | dict.fromkeys(PLACED, placed)
         stated_only = case.reference.startswith("published.")
         make = as_stated if stated_only else makers.get(".".join(case.reference.split(".")[:2]), golden)
         made = make(case)
