@@ -246,6 +246,16 @@ def test_crops_are_had_where_they_are_asked_for() -> None:
     assert cutting(qwen_images()({}, {})) is None
 
 
+@pytest.mark.parametrize(("most", "tiles"), [(1, 1), (300, 1), (767, 1), (768, 2), (1279, 3), (99_999, 12)])
+def test_crops_are_as_many_as_there_may_be_tokens(most: int, tiles: int) -> None:
+    """The whole picture counts as one of them, where there are several."""
+    aya = cut_images(edge=64, patch=2, merge=2, cut=True)({}, {})
+    wide = np.zeros((90, 1200, 3), np.uint8)
+    assert within(aya, most)(wide).tokens == 256 * (tiles + (tiles > 1))
+    plain = cut_images(edge=64, patch=2, merge=2)({}, {})
+    assert within(plain, most) == plain
+
+
 @pytest.mark.parametrize("prep", [{"max_patches": 10**6}, {"min_patches": 9, "max_patches": 4}, {"min_patches": -1}])
 def test_bounds_of_crops_are_checked(prep: dict[str, object]) -> None:
     with pytest.raises(CheckpointError, match="not from 1 to 64"):

@@ -14,7 +14,7 @@ from docai.checkpoint.checkpoint import Checkpoint
 from docai.errors import CheckpointError, UsageError
 from docai.preprocess.inputs import ImageInput
 from docai.vlm.families import FAMILIES, family_of
-from docai.vlm.prompt import Framed, PromptSpec, Rows, Tiles, encode, expand, render
+from docai.vlm.prompt import Framed, PromptSpec, Rows, Tiles, encode, expand, render, share
 from docai.vlm.tokenizer import Tokenizer
 from tests.goldens.processors import cases as pictures
 from tests.goldens.prompts.cases import CASES, CONVERSATIONS, GEMMA, ONE, PIXTRAL, QWEN, Case, config_files
@@ -243,6 +243,19 @@ def test_images_that_no_vocabulary_has_stand_between_texts_that_are_encoded_each
     assert ids == [*words.encode("ab"), -200, -200, *after, -200, -200, -200]
     with pytest.raises(UsageError, match="2 times"):
         encode("<image><image>", [seen(2)], words, spec)
+
+
+@pytest.mark.parametrize(("words", "images"), [(0, 1), (100, 1), (5, 2), (700, 3), (4090, 4), (9000, 1)])
+def test_images_share_what_their_text_leaves(words: int, images: int) -> None:
+    """With the tiles that they may have then, as processing_llmjpvl.py of LLM-jp-VL counts them."""
+    spec, tokens = prompt_of(CASES["llmjpvl"]), tokenizer(CASES["llmjpvl"])
+    text = "<image>" * images + "<|end|>" * words
+    found = share(text, images, tokens, spec)
+    assert found is not None
+    published = max(1, min(12, ((4096 - words) // images - 2) // 256 - 1))
+    assert max(1, min(12, found // 256 - 1)) == published
+    assert share(text, 0, tokens, spec) is None
+    assert share(text, images, tokens, LLAVA) is None
 
 
 def test_tiles_stand_behind_their_rows_and_columns() -> None:

@@ -439,6 +439,8 @@ def within(processor: P, tokens: int) -> P:
         return replace(processor, budget=min(tokens, processor.most_budget))
     if isinstance(processor, SlicedImages):
         return replace(processor, cut=False, most_tokens=tokens)
+    if isinstance(processor, StretchedImages) and processor.cuts and processor.cut:
+        return replace(processor, cuts=processor.cuts.within(tokens // processor.tokens - 1))
     if isinstance(processor, SplitImages):
         most = min(processor.most_tokens, tokens)
         return replace(processor, most_tokens=most, least_tokens=min(processor.least_tokens, most), cuts=None)

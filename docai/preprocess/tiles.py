@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from PIL import Image
@@ -95,6 +95,11 @@ class Cuts:
         rows, columns = self.grid((rgb.shape[0], rgb.shape[1]), tile)
         parts = split_tiles(resize(rgb, (rows * tile, columns * tile), how), tile)
         return parts if len(parts) == 1 else [*parts, resize(rgb, (tile, tile), how)]
+
+    def within(self, most: int) -> Cuts:
+        """These crops, at most so many, but one at least."""
+        most = max(1, min(most, self.most))
+        return replace(self, least=min(self.least, most), most=most)
 
     def grid(self, size: Size, tile: int) -> Size:
         """(rows, columns). Of grids of the same shape the largest of which the picture fills half."""

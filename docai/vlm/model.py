@@ -43,7 +43,7 @@ from docai.vlm.network import Network
 from docai.vlm.pictures import Picture
 from docai.vlm.prefix import BlockStore
 from docai.vlm.prep import preprocessor_config
-from docai.vlm.prompt import Message, encode, render
+from docai.vlm.prompt import Message, encode, render, share
 from docai.vlm.request import Answering, Generation, GenerationOptions
 from docai.vlm.scheduler import EngineLimits
 from docai.vlm.shelf import shelf_of
@@ -218,9 +218,10 @@ class Model:
             raise UsageError(f"beams: {self.name} writes one answer token by token; encoder-decoder models search")
         setting = Setting(options.multi_page, options.crop_to_patches)
         self._check_setting(seen, setting)
-        taken = [self._medium(medium, options.image_tokens, crops=setting.crops) for medium in settled.media]
         said, prompt = _thinking(options), self.family.prompt
         text = render(settled.messages, self.tokenizer, prompt, template=template, tools=tools, setting=setting, **said)
+        most = options.image_tokens or share(text, seen, self.tokenizer, prompt)
+        taken = [self._medium(medium, most, crops=setting.crops) for medium in settled.media]
         ids = encode(text, [image.input for image in taken], self.tokenizer, self.family.prompt)
         ngram = options.no_repeat_ngram or self.family.no_repeat_ngram
         return Request(ids, taken, replace(options, no_repeat_ngram=ngram), self._grammar(options))
@@ -276,14 +277,14 @@ class Model:
 
     def _image(self, picture: Picture, most: int | None, *, crops: bool = False) -> RequestImage:
         """A picture of a request: what the cache has of it, or what the processor makes of it."""
-        key = (picture.key, most, crops)
+        assert self._processor is not None
+        processor = (cutting(self._processor) or self._processor) if crops else self._processor
+        processor = processor if most is None else within(processor, most)
+        key = (picture.key, repr(processor))
         known = self._features.get(key)
         if known is not None:
             seen, features = known
             return RequestImage(key, seen, lambda: features, cached=True)
-        assert self._processor is not None
-        processor = self._processor if most is None else within(self._processor, most)
-        processor = (cutting(processor) or processor) if crops else processor
         taken = processor(picture.load())
         return self._to_encode(key, taken)
 

@@ -220,7 +220,8 @@ class PromptSpec:
     read as the pages of one text, where that is asked for. `token_id`: of `token`, where no vocabulary has it: then the
     texts between images are encoded each by itself, as the original code of LLaVA does; `all_begin`: each of them with
     its BOS (Phi-3 Vision). `opening`: what stands behind a template's last words, which checkpoints leave to the
-    processor. `number` stands before each image that asks for it; {} is how many came before. `clips`: how videos are
+    processor. `context`: the tokens that prompts were taught to have at most; images share what their text leaves.
+    `number` stands before each image that asks for it; {} is how many came before. `clips`: how videos are
     written, of models that see them; `sounds`: likewise, of those that hear.
     """
 
@@ -244,6 +245,7 @@ class PromptSpec:
     all_begin: bool = False
     opening: str = ""
     number: str = ""
+    context: int | None = None
 
     @property
     def marks(self) -> str:
@@ -298,6 +300,14 @@ def render(
         own = spec.template if template else spec.plain
         text = render_template(own or spec.plain or _PLAIN, {**variables, "messages": turns, "image": spec.image})
     return text if text.endswith(opening) else text + opening
+
+
+def share(text: str, images: int, tokenizer: Tokenizer, spec: PromptSpec) -> int | None:
+    """The tokens that each of some images may take beside a rendered prompt; None for as many as it wants."""
+    if spec.context is None or not images:
+        return None
+    words = len(tokenizer.encode(re.sub(spec.marks, "", text), special=False))
+    return max(1, (spec.context - words) // images - 2)  # the marks around it
 
 
 def encode(text: str, images: Sequence[ImageInput], tokenizer: Tokenizer, spec: PromptSpec) -> list[int]:

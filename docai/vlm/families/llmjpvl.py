@@ -64,6 +64,7 @@ FAMILY = Family(
         expand=Between("<|image_start|>", "<|image_end|>"),
         stops=("<|return|>", "<|end|>"),
         opening="<|channel|>final<|message|>",
+        context=4096,
     ),
     cut_images(edge=512, patch=16, merge=2, cut=True, mean=HALF, std=HALF),
 )
