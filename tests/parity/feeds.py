@@ -7,7 +7,7 @@ from math import isqrt
 
 import numpy as np
 
-from tests.parity.recipes.kinds import Image, Recipe
+from tests.parity.recipes.kinds import Image, Recipe, Sound
 from tests.parity.weights import noise
 
 
@@ -207,10 +207,10 @@ def marked(recipe: Recipe) -> dict[str, np.ndarray]:
 def placed(recipe: Recipe) -> dict[str, np.ndarray]:
     """Gemma 4: patches row by row, filled up to the most that an image has, and their columns and rows, -1 behind.
 
-    Clips are frames of their own; the tokens of images are of type 1, those of clips of type 2.
+    Clips are frames of their own; the tokens of images are of type 1, those of clips of type 2, those of sounds of 3.
     """
-    kinds = {recipe.config["image_token_id"]: 1, recipe.config["video_token_id"]: 2}
-    seen = list(zip(recipe.images, all_pixels(recipe), strict=True))
+    kinds = {recipe.config[f"{kind}_token_id"]: number for number, kind in enumerate(("image", "video", "audio"), 1)}
+    seen = [pair for pair in zip(recipe.images, all_pixels(recipe), strict=True) if not isinstance(pair[0], Sound)]
     fed = {"mm_token_type_ids": np.array([[kinds.get(token, 0) for token in recipe.tokens]])}
     for pixels, positions, clips in (
         ("pixel_values", "image_position_ids", False),
@@ -226,6 +226,17 @@ def placed(recipe: Recipe) -> dict[str, np.ndarray]:
         if frames and clips:
             fed["num_frames_per_video"] = np.array([len(image.extra["grids"]) for image, _ in chosen])
     return fed
+
+
+def heard(recipe: Recipe) -> dict[str, np.ndarray]:
+    """The same with a sound, and some frames more that do not count."""
+    (frames,) = (a for image, a in zip(recipe.images, all_pixels(recipe), strict=True) if isinstance(image, Sound))
+    filled = np.pad(frames, [(0, 3), (0, 0)])
+    return {
+        **placed(recipe),
+        "input_features": filled[None],
+        "input_features_mask": (np.arange(len(filled)) < len(frames))[None],
+    }
 
 
 def _frames(image: Image, values: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -258,4 +269,5 @@ FEEDS: dict[str, Callable[[Recipe], dict[str, np.ndarray]]] = {
     "prefix": prefix,
     "marked": marked,
     "placed": placed,
+    "heard": heard,
 }

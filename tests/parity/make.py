@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import asdict
 from importlib import import_module
@@ -25,7 +25,7 @@ sys.path.insert(0, str(HERE.parents[1]))
 from tests.parity.feeds import FEEDS  # noqa: E402
 from tests.parity.mends import MENDED  # noqa: E402
 from tests.parity.recipes import RECIPES  # noqa: E402
-from tests.parity.recipes.kinds import Recipe, Variant  # noqa: E402
+from tests.parity.recipes.kinds import Recipe, Sound, Variant  # noqa: E402
 from tests.parity.weights import tensors  # noqa: E402
 
 STEPS = 8  # tokens of the greedy answer
@@ -73,6 +73,8 @@ def ask_transformers(recipe: Recipe, name: str) -> tuple[dict[str, Any], dict[st
 
 def features(recipe: Recipe, model: Any, given: dict[str, Any]) -> Outputs:
     """The rows that the images give, one after another, and those of DeepStack."""
+    if "input_features" in given:
+        return {"features": np.concatenate(list(seen_and_heard(recipe, model, given)))}
     found = model.get_image_features(**{k: v for k, v in given.items() if not k.endswith("token_type_ids")})
     rows = getattr(found, "pooler_output", found)
     rows = rows if isinstance(rows, (list, tuple)) else [rows]
@@ -81,6 +83,16 @@ def features(recipe: Recipe, model: Any, given: dict[str, Any]) -> Outputs:
         parts = level if isinstance(level, (list, tuple)) else [level]
         out[f"deepstack_{number}"] = np.concatenate([part.numpy() for part in parts])
     return out
+
+
+def seen_and_heard(recipe: Recipe, model: Any, given: dict[str, Any]) -> Iterator[np.ndarray]:
+    """The rows of each image or sound, in their order."""
+    seen = {k: v for k, v in given.items() if not k.endswith("token_type_ids") and not k.startswith("input_")}
+    rows = iter(model.get_image_features(**seen).pooler_output if seen else ())
+    heard = model.model.get_audio_features(given["input_features"], given["input_features_mask"])
+    for image in recipe.images:
+        part = heard.pooler_output[heard.attention_mask] if isinstance(image, Sound) else next(rows)
+        yield part.numpy()
 
 
 COMPUTED = ("cos_1d", "sin_1d")  # tables of the oracle that its exports have, but that are no weights
@@ -109,12 +121,15 @@ def ask_mlx_vlm(recipe: Recipe, name: str) -> tuple[dict[str, Any], dict[str, li
     return dict(recipe.config), shapes, out
 
 
+PARTS = ["text", "vision", "audio"]  # of configs
+
+
 def mlx_vlm_model(name: str, config: Mapping[str, Any]) -> Any:
     from mlx_vlm.utils import update_module_configs
 
     module = import_module(f"mlx_vlm.models.{name}")
     said = deepcopy({"model_type": name, **config})  # mlx-vlm writes into it
-    return module.Model(update_module_configs(module.ModelConfig.from_dict(said), module, said, ["text", "vision"]))
+    return module.Model(update_module_configs(module.ModelConfig.from_dict(said), module, said, PARTS))
 
 
 def shapes_of(model: Any) -> dict[str, list[int]]:
@@ -146,7 +161,9 @@ def make(recipe: Recipe) -> None:
         "norm_offset": recipe.norm_offset,
         "tokens": list(recipe.tokens),
         "images": [
-            {"shape": i.shape, "tokens": i.tokens, "grid": i.grid, "extra": dict(i.extra)} for i in recipe.images
+            {"shape": i.shape, "tokens": i.tokens, "grid": i.grid, "extra": dict(i.extra)}
+            | ({"kind": "audio"} if isinstance(i, Sound) else {})
+            for i in recipe.images
         ],
         "variants": {n: variant(v, recipe.config) for n, v in recipe.variants.items()},
         "config": config,

@@ -12,7 +12,7 @@ import mlx.core as mx
 import numpy as np
 from safetensors.numpy import save_file
 
-from docai.preprocess.inputs import ImageInput
+from docai.preprocess.inputs import ImageInput, SoundInput
 from docai.vlm.network import Network
 from tests.parity.weights import as_variant, noise, tensors
 
@@ -72,7 +72,8 @@ def images_of(name: str) -> list[ImageInput]:
 def _image(said: Mapping[str, Any], number: int, seed: int) -> ImageInput:
     extra = {key: np.asarray(value) for key, value in said["extra"].items()}
     grid = tuple(said["grid"]) if said["grid"] else None
-    return ImageInput(noise(f"image {number}", said["shape"], seed), said["tokens"], grid, extra)
+    kind = SoundInput if said.get("kind") == "audio" else ImageInput
+    return kind(noise(f"image {number}", said["shape"], seed), said["tokens"], grid, extra)
 
 
 def written(folder: Path, config: Mapping[str, Any], weights: Tensors, metadata: dict[str, str] | None = None) -> Path:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from docai.checkpoint.dialect import Drop, Rename, Reshape, Rule, Split, renames
 from docai.errors import CheckpointError
 from docai.nn.clipped import BOUNDS
 from docai.nn.sandwich_vit import SandwichVitSpec
+from docai.vlm.audio import mel_sounds
 from docai.vlm.config import Config
 from docai.vlm.connector import AveragerSpec
 from docai.vlm.families import Family
 from docai.vlm.families.gemma4_decoder import gemma4_rules
+from docai.vlm.families.gemma4_hearing import conformer_hearing, hearing_rules
 from docai.vlm.families.gemma4_parts import PARTS, PROMPT, base_spec
 from docai.vlm.images import budget_images
 from docai.vlm.spec import ModelSpec
@@ -25,7 +28,7 @@ _VISION = {
 
 
 def spec(config: Config) -> ModelSpec:
-    base = base_spec(config, "gemma4_text")
+    base = base_spec(config, "gemma4_text", conformer_hearing)
     if not config.get("vision_config"):
         return base
     vision = config.section("vision_config").with_defaults(_VISION)
@@ -56,9 +59,9 @@ def _tower(vision: Config) -> SandwichVitSpec:
     )
 
 
-def rules(spec: ModelSpec) -> tuple[Rule, ...]:
+def rules(spec: ModelSpec, *, channels_last: bool) -> tuple[Rule, ...]:
     text = gemma4_rules(spec.decoder, "language_model.model.", "language_model.lm_head.")
-    heard = (Drop("audio_tower.{rest}"), Drop("embed_audio.{rest}"))
+    heard = hearing_rules(spec.hearing, channels_last=channels_last)
     if not isinstance(spec.vision, SandwichVitSpec):
         return (*PARTS, Drop("vision_tower.{rest}"), Drop("embed_vision.{rest}"), *heard, *text)
     return (*PARTS, *_tower_rules(spec.vision), *heard, *text)
@@ -96,9 +99,10 @@ FAMILY = Family(
     "gemma4",
     ("gemma4",),
     spec,
-    dict.fromkeys(("hf", "transformers", "mlx"), rules),
+    {dialect: partial(rules, channels_last=dialect == "mlx") for dialect in ("hf", "transformers", "mlx")},
     PROMPT,
     _IMAGES,
     text_only=True,
     videos=budget_videos(_IMAGES),
+    sounds=mel_sounds,
 )

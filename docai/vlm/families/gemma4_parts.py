@@ -1,10 +1,13 @@
-"""What Gemma 4 and Gemma 4 Unified share beside their decoder (Google 2026): names, tokens, turns, pictures."""
+"""What Gemma 4 and Gemma 4 Unified share beside their decoder (Google 2026): names, tokens, turns, pictures, sounds."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from docai.checkpoint.dialect import renames
 from docai.vlm.config import Config
 from docai.vlm.families.gemma4_decoder import TURNS, gemma4_decoder, looks_ahead, text_config
+from docai.vlm.hearing import HearingSpec
 from docai.vlm.prompt import Between, ClipPrompt, PromptSpec, Timed
 from docai.vlm.spec import ModelSpec
 
@@ -18,11 +21,15 @@ PARTS = renames(
 )
 
 
-def base_spec(config: Config, kind: str) -> ModelSpec:
-    """The decoder and the tokens of images and clips."""
+def base_spec(config: Config, kind: str, hearing: Callable[[Config, int], HearingSpec | None]) -> ModelSpec:
+    """The decoder, how it hears, and the tokens of images, clips and sounds."""
     text = text_config(config.section("text_config"), kind)
+    decoder = gemma4_decoder(text)
+    heard = hearing(config, decoder.dims)
     return ModelSpec(
-        gemma4_decoder(text),
+        decoder,
+        hearing=heard,
+        audio_token=config.get("audio_token_id", 258_881) if heard else None,
         image_token=config.get("image_token_id", 258_880),
         video_token=config.get("video_token_id", 258_884),
         image_mask="image" if looks_ahead(text) else None,
@@ -44,4 +51,5 @@ PROMPT = PromptSpec(
     clips=ClipPrompt(
         "<|video|>", "<|video|>", "\n\n<|video|>\n\n", Timed("<|image>", "<image|>", time=_minutes, between=" ")
     ),
+    sounds=ClipPrompt("<|audio|>", "<|audio|>", "<|audio|>", Between("<|audio>", "<audio|>")),
 )

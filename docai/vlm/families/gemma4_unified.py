@@ -6,9 +6,11 @@ from dataclasses import replace
 
 from docai.checkpoint.dialect import Drop, Reshape, Rule, Split, Transpose, renames
 from docai.nn.patch_rows import PatchRowsSpec
+from docai.vlm.audio import raw_sounds
 from docai.vlm.config import Config
 from docai.vlm.families import Family
 from docai.vlm.families.gemma4_decoder import gemma4_rules
+from docai.vlm.families.gemma4_hearing import hearing_rules, raw_hearing
 from docai.vlm.families.gemma4_parts import PARTS, PROMPT, base_spec
 from docai.vlm.images import budget_images
 from docai.vlm.spec import ModelSpec
@@ -20,7 +22,7 @@ _VISION = {
 
 
 def spec(config: Config) -> ModelSpec:
-    base = base_spec(config, "gemma4_unified_text")
+    base = base_spec(config, "gemma4_unified_text", raw_hearing)
     if not config.get("vision_config"):
         return base
     vision = config.section("vision_config").with_defaults(_VISION)
@@ -33,9 +35,9 @@ def spec(config: Config) -> ModelSpec:
 
 def rules(spec: ModelSpec) -> tuple[Rule, ...]:
     text = gemma4_rules(spec.decoder, "language_model.model.", "language_model.lm_head.")
-    heard = Drop("embed_audio.{rest}")
+    heard = hearing_rules(spec.hearing, channels_last=False)
     if not isinstance(spec.connector, PatchRowsSpec):
-        return (*PARTS, Drop("vision_embedder.{rest}"), Drop("embed_vision.{rest}"), heard, *text)
+        return (*PARTS, Drop("vision_embedder.{rest}"), Drop("embed_vision.{rest}"), *heard, *text)
     table = "vision_embedder.pos_embedding"
     return (
         *PARTS,
@@ -53,7 +55,7 @@ def rules(spec: ModelSpec) -> tuple[Rule, ...]:
             "",
             "connector.",
         ),
-        heard,
+        *heard,
         *text,
     )
 
@@ -68,4 +70,6 @@ FAMILY = Family(
     PROMPT,
     _IMAGES,
     videos=budget_videos(_IMAGES),
+    sounds=raw_sounds,
+    sound_with_video=True,
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from tests.parity.recipes.any_size import ANY_SIZE
 from tests.parity.recipes.documents import DOCUMENTS
 from tests.parity.recipes.gemma4 import GEMMA_4
+from tests.parity.recipes.gemma4_audio import GEMMA_4_AUDIO
 from tests.parity.recipes.kinds import Recipe
 from tests.parity.recipes.latent import LATENT
 from tests.parity.recipes.minicpm import MINICPM
@@ -30,4 +31,5 @@ RECIPES: tuple[Recipe, ...] = (
     *ONLY_MLX,
     *DOCUMENTS,
     *GEMMA_4,
+    *GEMMA_4_AUDIO,
 )

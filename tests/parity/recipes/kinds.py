@@ -21,6 +21,11 @@ class Image:
 
 
 @dataclass(frozen=True)
+class Sound(Image):
+    """One sound as a tower takes it: the shape of its frames, and the rows that come of them."""
+
+
+@dataclass(frozen=True)
 class Variant:
     """The same checkpoint as another dialect has it: names renamed by regular expressions, in order, and a config.
 
