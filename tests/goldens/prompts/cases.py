@@ -166,6 +166,33 @@ GEMMA = """{{ bos_token }}
     {{'<start_of_turn>model\n'}}
 {%- endif -%}
 """
+GEMMA_4 = """\
+{%- macro shown(part) -%}
+    {%- if part.type == 'text' -%}
+        {{- part.text | trim -}}
+    {%- elif part.type in ('image', 'video') -%}
+        {{- '\\n\\n<|' + part.type + '|>\\n\\n' -}}
+    {%- elif part.type == 'audio' -%}
+        {{- '<|audio|>' -}}
+    {%- endif -%}
+{%- endmacro -%}
+{{- bos_token -}}
+{%- for message in messages -%}
+    {{- '<|turn>' + ('model' if message.role == 'assistant' else message.role) + '\\n' -}}
+    {%- if message.content is string -%}
+        {{- message.content | trim -}}
+    {%- else -%}
+        {%- for part in message.content -%}{{- shown(part) -}}{%- endfor -%}
+    {%- endif -%}
+    {{- '<turn|>\\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- '<|turn>model\\n' -}}{%- endif -%}
+"""
+GEMMA_4_NAMED = {
+    "image_token": "<|image|>", "boi_token": "<|image>", "eoi_token": "<image|>", "audio_token": "<|audio|>",
+    "boa_token": "<|audio>", "eoa_token": "<audio|>",
+}  # fmt: skip
+GEMMA_4_TOKENS = (*GEMMA_4_NAMED.values(), "<|video|>", "<|turn>", "<turn|>")
 KIMI_TOKENS = (
     "<|im_user|>", "<|im_assistant|>", "<|im_system|>", "<|im_middle|>", "<|im_end|>", "<|media_start|>",
     "<|media_begin|>", "<|media_content|>", "<|media_end|>", "<|media_pad|>",
@@ -377,6 +404,18 @@ CASES = {
     "gemma3": Case("gemma3", "gemma3.Gemma3Processor", "gemma3", GEMMA_TOKENS, GEMMA, bos=True, named=GEMMA_NAMED),
     "gemma3_pan": Case(
         "gemma3", "gemma3.Gemma3Processor", "gemma3_pan", GEMMA_TOKENS, GEMMA, bos=True, named=GEMMA_NAMED
+    ),
+    "gemma4": Case(
+        "gemma4", "gemma4.Gemma4Processor", "gemma4", GEMMA_4_TOKENS, GEMMA_4, bos=True, named=GEMMA_4_NAMED
+    ),
+    "gemma4_unified": Case(
+        "gemma4_unified",
+        "gemma4_unified.Gemma4UnifiedProcessor",
+        "gemma4_unified",
+        GEMMA_4_TOKENS,
+        GEMMA_4,
+        bos=True,
+        named=GEMMA_4_NAMED,
     ),
     "pixtral": Case(
         "pixtral",
