@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from docai.vlm.model import Model, open_model
 from docai.vlm.pictures import Picture, picture_of
 from docai.vlm.request import GenerationOptions
 from tests.clips import barred, counted, number_of
-from tests.tiny_checkpoint import tiny_falcon, tiny_llama, tiny_qwen2_vl, tiny_qwen3_vl
+from tests.tiny_checkpoint import tiny_falcon, tiny_llama, tiny_qwen2_vl, tiny_qwen3_5, tiny_qwen3_vl
 from tests.tiny_documents import tiny_got
 from tests.tiny_encdec import tiny_florence2, tiny_nemotron
 
@@ -227,8 +227,11 @@ def test_a_clip_takes_its_tokens_and_its_turn(native: Model, data: bytes) -> Non
     assert ids.index(pads[0]) < ids.index(pads[1])
 
 
-def test_times_are_written_where_the_family_reads_them(tmp_path: Path, data: bytes) -> None:
-    model = open_model(str(tiny_qwen3_vl(tmp_path / "three")))
+@pytest.mark.parametrize("tiny", [tiny_qwen3_vl, tiny_qwen3_5])
+def test_times_are_written_where_the_family_reads_them(
+    tiny: Callable[[Path], Path], tmp_path: Path, data: bytes
+) -> None:
+    model = open_model(str(tiny(tmp_path / "three")))
     clip = clip_of(data, fps=1)
     request = model.request([question_of(1, "What?", 1)], [PICTURE, clip], GenerationOptions())
     text = model.tokenizer.decode(request.ids, skip_special=False)

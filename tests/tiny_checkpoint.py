@@ -12,6 +12,7 @@ import tokenizers
 from safetensors.numpy import save_file
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
 
+from tests.parity.recipes import qwen3_5
 from tests.parity.recipes.qwen import QWEN_2_VISION, QWEN_3_VISION, mrope
 from tests.parity.weights import tensors
 
@@ -78,14 +79,23 @@ def tiny_qwen2_vl(folder: Path, *, text_only: bool = False, **config: Any) -> Pa
 
 def tiny_qwen3_vl(folder: Path) -> Path:
     """A model that reads the times of a video."""
-    backend = _tokenizer()
     text = {**TEXT, "head_dim": 16, "rope_parameters": mrope(4, 2, 2, interleaved=True)}
+    return _stamped(folder, {"model_type": "qwen3_vl", "text_config": text, "vision_config": QWEN_3_VISION})
+
+
+def tiny_qwen3_5(folder: Path) -> Path:
+    """One that does so, too, and keeps a state in two of its three layers."""
+    text = {**qwen3_5.TEXT, "vocab_size": VOCABULARY, "max_position_embeddings": 4096}
+    return _stamped(folder, {"model_type": "qwen3_5", "text_config": text, "vision_config": qwen3_5.VISION})
+
+
+def _stamped(folder: Path, config: dict[str, Any]) -> Path:
+    backend = _tokenizer()
     ids = {f"{kind}_token_id": backend.token_to_id(f"<|{kind}_pad|>") for kind in ("image", "video")}
-    whole = {"model_type": "qwen3_vl", "text_config": text, "vision_config": QWEN_3_VISION, **ids}
     prepare = {"patch_size": 4, "merge_size": 2, "min_pixels": 256, "max_pixels": 64 * 64}
     clips = {"patch_size": 4, "size": {"shortest_edge": 256, "longest_edge": 6 * 48 * 64}}
     files = {"preprocessor_config.json": prepare, "video_preprocessor_config.json": clips}
-    return _written(folder, whole, backend, files)
+    return _written(folder, {**config, **ids}, backend, files)
 
 
 FALCON_SPECIAL = (

@@ -191,6 +191,8 @@ def _qwen_3_5(config: Config) -> DecoderSpec:
             activation=config["hidden_act"],
         ),
     }
+    if other := set(kinds) - mixers.keys():
+        raise CheckpointError(f"config.json: layer_types: expected {' or '.join(mixers)}; got {other.pop()!r}")
     mlp = _qwen_3_5_mlp(config)
     return _decoder(config, [LayerSpec(mixers[kind], mlp) for kind in kinds])
 

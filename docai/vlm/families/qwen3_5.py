@@ -15,7 +15,8 @@ _SECTIONS = (11, 11, 10)
 
 def spec(config: Config) -> ModelSpec:
     kind = "qwen3_5_moe_text" if "moe" in config["model_type"] else "qwen3_5_text"
-    decoder = qwen.decoder(config, kind, {}, _SECTIONS, mixed=True)
+    sections = _SECTIONS if config.get("vision_config") else ()
+    decoder = qwen.decoder(config, kind, {}, sections, mixed=True)
     tower, merger = qwen.tapped_tower(config.section("vision_config", {"deepstack_visual_indexes": ()}), decoder.dims)
     mrope = MropeSpec(tower.merge, stamped=True)
     return qwen.model_spec(config.with_defaults(_TOKENS), decoder, tower, merger, mrope)

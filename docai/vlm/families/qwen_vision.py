@@ -128,7 +128,7 @@ def decoder(
         rope = layer.attention.rope
         if rope is not None:
             rope = replace(rope, sections=rope.sections or sections, sections_mixed=mixed)
-            if sum(rope.sections) != (pairs := rope.dims // 2):
+            if rope.sections and sum(rope.sections) != (pairs := rope.dims // 2):
                 raise CheckpointError(f"config.json: mrope_section {rope.sections} does not divide {pairs} pairs")
         layers.append(replace(layer, attention=replace(layer.attention, rope=rope)))
     return replace(spec, layers=tuple(layers), tied=tied)
