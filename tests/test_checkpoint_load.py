@@ -24,6 +24,7 @@ from docai.checkpoint.quantize import MODES, chosen
 from docai.checkpoint.tensors import Quantization
 from docai.errors import CheckpointError, DependencyMissing, LimitExceeded, UsageError
 from docai.vlm.loading import load_network
+from tests import compressed
 
 CONFIG = {
     "model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
@@ -126,6 +127,40 @@ class TestQuantized:
         export = save(tmp_path, packed(llama(), {"": Quantization(64, 4)}), CONFIG, "mlx")
         with pytest.raises(CheckpointError, match="has scales, but the config says nothing"):
             load_network(export)
+
+
+@pytest.mark.parametrize(("bits", "group"), [(4, 32), (4, 64), (8, 32)])
+def test_weights_of_compressed_tensors_stay_packed(bits: int, group: int, tmp_path: Path) -> None:
+    """Published so: Kimi K2.5, in 4 bits and groups of 32, all but attention and what every token passes."""
+    plain = llama()
+    files = dict(plain)
+    for name in [name for name in plain if ".mlp." in name]:
+        parts, numbers = compressed.packed(np.array(plain[name]), bits, group)
+        del files[name]
+        files |= {name.removesuffix("weight") + part: mx.array(array) for part, array in parts.items()}
+        plain[name] = mx.array(numbers)
+    said = {**CONFIG, "quantization_config": compressed.setting(bits, group)}
+    folder = save(tmp_path / "packed", files, said)
+    network = load_network(folder)
+    down = network.decoder.layers[0].mlp.down
+    assert (down.bits, down.group_size, "scales" in down) == (bits, group, True)
+    expected = logits(save(tmp_path / "plain", plain, CONFIG))
+    np.testing.assert_allclose(logits(folder), expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("weights", "tensors"),
+    [
+        ({"symmetric": False}, {}), ({"strategy": "channel"}, {}), ({"type": "float"}, {}), ({"num_bits": 2}, {}),
+        ({}, {"a.weight_packed": mx.zeros((2, 2)), "a.weight_zero_point": mx.zeros((2, 2))}),
+    ],
+)  # fmt: skip
+def test_other_ways_of_compressed_tensors_are_refused(
+    weights: dict[str, Any], tensors: dict[str, mx.array], tmp_path: Path
+) -> None:
+    said = {**CONFIG, "quantization_config": compressed.setting(4, 32, **weights)}
+    with pytest.raises(CheckpointError, match=r"compressed-tensors are not supported|only symmetric groups"):
+        read_checkpoint(save(tmp_path / "odd", {**llama(), **tensors}, said))
 
 
 class Tiny(nn.Module):

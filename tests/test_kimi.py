@@ -25,7 +25,7 @@ from docai.checkpoint.tensors import TensorInfo  # noqa: E402
 from docai.errors import CheckpointError  # noqa: E402
 from docai.nn.mla import LatentSpec, QuantizedHeadLinear  # noqa: E402
 from docai.nn.mlp import MlpSpec  # noqa: E402
-from docai.nn.moe import MoeSpec  # noqa: E402
+from docai.nn.moe import MoeSpec, QuantizedExpertLinear  # noqa: E402
 from docai.nn.packed_vit import PackedVitSpec  # noqa: E402
 from docai.tasks.convert import convert_model  # noqa: E402
 from docai.tasks.models_options import ConvertOptions  # noqa: E402
@@ -36,6 +36,7 @@ from docai.vlm.model import open_model  # noqa: E402
 from docai.vlm.network import Network  # noqa: E402
 from docai.vlm.request import GenerationOptions  # noqa: E402
 from docai.vlm.spec import ModelSpec  # noqa: E402
+from tests import compressed  # noqa: E402
 from tests.goldens.prompts import cases as prompts  # noqa: E402
 from tests.parity.stored import case_of, config_of, images_of, logits, quantized, weights_of, written  # noqa: E402
 from tests.parity.weights import noise  # noqa: E402
@@ -58,8 +59,8 @@ KIMI_VL: dict[str, Any] = {
         "q_lora_rank": None, "qk_rope_head_dim": 64, "v_head_dim": 128, "qk_nope_head_dim": 128,
         "topk_method": "noaux_tc", "n_group": 1, "topk_group": 1, "num_experts_per_tok": 6, "moe_layer_freq": 1,
         "first_k_dense_replace": 1, "norm_topk_prob": True, "scoring_func": "sigmoid", "hidden_act": "silu",
-        "max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "rope_theta": 800_000.0, "rope_scaling": None, "attention_bias": False,
-        "num_nextn_predict_layers": 0, "tie_word_embeddings": False,
+        "max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "rope_theta": 800_000.0, "rope_scaling": None,
+        "attention_bias": False, "num_nextn_predict_layers": 0, "tie_word_embeddings": False,
     },
 }  # fmt: skip
 YARN = {
@@ -237,6 +238,23 @@ def test_exports_without_the_tower_are_text_models(tmp_path: Path) -> None:
     assert network.spec.vision is None
     tokens = [5, 6, 7, 8, 9]
     np.testing.assert_allclose(logits(network, tokens), logits(whole, tokens), rtol=1e-4, atol=1e-5)
+
+
+def test_experts_of_kimi_k25_are_read_as_they_are_published(tmp_path: Path) -> None:
+    """Packed by compressed-tensors, one by one; the way to pack is said in the text's config."""
+    plain = weights_of("kimi_k25", "published")
+    files = dict(plain)
+    for name in [name for name in plain if ".mlp.experts." in name and "down_proj" not in name]:
+        parts, plain[name] = compressed.packed(plain[name], 4, 32)
+        del files[name]
+        files |= {name.removesuffix("weight") + part: array for part, array in parts.items()}
+    config = config_of("kimi_k25", "published")
+    said = {**config, "text_config": {**config["text_config"], "quantization_config": compressed.setting(4, 32)}}
+    network = load_network(written(tmp_path / "packed", said, files))
+    assert isinstance(network.decoder.layers[1].mlp.experts.gate, QuantizedExpertLinear)
+    whole = load_network(written(tmp_path / "plain", config, plain))
+    tokens, images = case_of("kimi_k25")["tokens"], images_of("kimi_k25")
+    np.testing.assert_allclose(logits(network, tokens, images), logits(whole, tokens, images), rtol=1e-3, atol=1e-3)
 
 
 # --- answers, with the files of a published checkpoint

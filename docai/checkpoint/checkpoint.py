@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from docai.checkpoint.compressed import as_affine
 from docai.checkpoint.dialect import Rule
 from docai.checkpoint.files import read_folder, read_json, total_bytes
 from docai.checkpoint.quantize import QuantizationConfig, quantization_of
@@ -80,7 +81,8 @@ def read_checkpoint(path: Path, name: str | None = None) -> Checkpoint:
     config = read_json(path / "config.json")
     quantization = quantization_of(config, str(path / "config.json"))
     contents = read_folder(path)
-    return Checkpoint(name, path, config, contents.files, contents.tensors, contents.metadata, quantization)
+    tensors = as_affine(contents.tensors)
+    return Checkpoint(name, path, config, contents.files, tensors, contents.metadata, quantization)
 
 
 def _gguf_in(folder: Path) -> Path:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from docai.checkpoint.backend import check_memory, on_gpu, require_mlx
 from docai.checkpoint.checkpoint import Checkpoint
+from docai.checkpoint.compressed import CompressedArrays, holds_packed
 from docai.checkpoint.dialect import Rule, apply_rules
 from docai.checkpoint.gguf import GgufArrays
+from docai.checkpoint.quantize import QuantizationConfig
 from docai.checkpoint.tensors import BITS, FLOATS, MLX_NAMES, Quantization
 from docai.checkpoint.weights import Shape, Weight, WeightMap, sibling
 from docai.errors import CheckpointError, UsageError
@@ -207,7 +209,7 @@ class Source:
     """
 
     def __init__(self, checkpoint: Checkpoint, found: WeightMap) -> None:
-        self._tensors = checkpoint.tensors
+        self._tensors, self._quantization = checkpoint.tensors, checkpoint.quantization
         self._files: dict[Path, dict[str, Any]] = {}
         self._uses = Counter(name for weight in found.weights.values() for name in weight.reads())
 
@@ -216,7 +218,7 @@ class Source:
         if info.dtype not in MLX_NAMES or info.file is None:
             raise CheckpointError(f"{name} is of type {info.dtype}, which MLX does not compute with")
         if info.file not in self._files:
-            self._files[info.file] = _loaded(info.file)
+            self._files[info.file] = _loaded(info.file, self._quantization)
         self._uses[name] -= 1
         arrays = self._files[info.file]
         array = arrays[name]
@@ -225,7 +227,7 @@ class Source:
         return array
 
 
-def _loaded(path: Path) -> dict[str, Any]:
+def _loaded(path: Path, how: QuantizationConfig | None) -> dict[str, Any]:
     """The arrays of a file by name. They are read when they are evaluated, or asked for."""
     if path.suffix == ".gguf":
         return GgufArrays(path)
@@ -234,7 +236,7 @@ def _loaded(path: Path) -> dict[str, Any]:
         found: dict[str, Any] = mx.load(str(path))
     except (RuntimeError, ValueError) as error:
         raise CheckpointError(f"{path}: cannot be read: {error}") from error
-    return found
+    return CompressedArrays(found, how.default.bits) if how and holds_packed(found) else found
 
 
 def _place(module: nn.Module, arrays: list[tuple[str, Any]]) -> None:

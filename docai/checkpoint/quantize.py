@@ -48,10 +48,7 @@ def quantization_of(config: Mapping[str, Any], where: str = "config.json") -> Qu
     if not isinstance(said, Mapping):
         raise CheckpointError(f"{where}: expected quantization to be an object; got {said!r}")
     if _FOREIGN in said:
-        raise CheckpointError(
-            f"{where}: weights quantized by {said[_FOREIGN]} are not supported; expected an MLX export "
-            "(affine, mxfp4, mxfp8 or nvfp4) or the original weights, which docai models convert can quantize"
-        )
+        return _compressed(said, where)
     if not {"bits", "group_size"} <= said.keys() and said.get("mode") not in MODES:
         raise CheckpointError(f"{where}: expected quantization with group_size and bits; got {dict(said)!r}")
     default = _quantization(said, None, where)
@@ -61,6 +58,27 @@ def quantization_of(config: Mapping[str, Any], where: str = "config.json") -> Qu
         if isinstance(value, Mapping | bool) and name != "quantize_input"
     }
     return QuantizationConfig(default, modules)
+
+
+def _compressed(said: Mapping[str, Any], where: str) -> QuantizationConfig:
+    """compressed-tensors' symmetric integers in groups, which are MLX's affine ones (see `compressed`)."""
+    problem = CheckpointError(
+        f"{where}: weights quantized by {said[_FOREIGN]} are not supported; expected an MLX export "
+        "(affine, mxfp4, mxfp8 or nvfp4) or the original weights, which docai models convert can quantize"
+    )
+    groups = said.get("config_groups")
+    if said[_FOREIGN] != "compressed-tensors" or said.get("format") != "pack-quantized" or not groups:
+        raise problem
+    if not isinstance(groups, Mapping) or not all(isinstance(group, Mapping) for group in groups.values()):
+        raise problem
+    weights = [group.get("weights") for group in groups.values()]
+    first = weights[0]
+    known = {"type": "int", "symmetric": True, "strategy": "group"}
+    if not isinstance(first, Mapping) or any(other != first for other in weights[1:]):
+        raise problem
+    if any(first.get(name) != value for name, value in known.items()) or first.get("num_bits") not in (4, 8):
+        raise problem
+    return QuantizationConfig(_quantization({"bits": first["num_bits"], **first}, None, where))
 
 
 def _quantization(said: Any, default: Quantization | None, where: str) -> Quantization:
