@@ -20,6 +20,7 @@ from tests.goldens.clips.cases import (
     CASES,
     CLIPS,
     FAMILIES,
+    FRAMED,
     IMAGE,
     IMAGE_GRID,
     PER_SECOND,
@@ -182,7 +183,27 @@ def test_positions_go_by_the_clock_where_the_family_does() -> None:
     assert len(MropeSpec(2, stamped=True).boxes(seen)) == seen.grid[0]
 
 
-# --- Kimi: frames as pictures
+# --- frames as pictures
+
+
+@pytest.mark.parametrize("clip", CLIPS)
+@pytest.mark.parametrize("name", FRAMED)
+def test_frames_of_gemma_4_are_those_of_the_reference(name: str, clip: str) -> None:
+    """And so are their times in the prompt. The reference gives its patches row by row."""
+    case, given, key = FRAMED[name], CLIPS[clip], f"{name}/{clip}"
+    processor = case.ours(case.prep, {})
+    seen = processor(iter(given.frames), given.times, given.seconds)
+    assert isinstance(processor, FramedClips)
+    merge = processor.frame.merge
+    assert [grid[1:] for grid in seen.grids] == [tuple(grid) for grid in GOLDENS[f"{key}/grids"]]
+    blocks = seen.pixels.reshape(len(seen.grids), *(side // merge for side in seen.grids[0][1:]), merge, merge, -1)
+    rows = blocks.swapaxes(2, 3).reshape(seen.pixels.shape)
+    assert rows.shape == tuple(GOLDENS[f"{key}/shape"])
+    np.testing.assert_allclose(summary(rows), GOLDENS[f"{key}/values"], rtol=0, atol=TOLERANCE)
+    family = family_of({"model_type": name.removesuffix("_default")})
+    assert expand("<|video|>", [seen], family.prompt) == str(GOLDENS[f"{key}/text"])
+    assert processor.least_frames == 32
+    assert processor.within(20)(given.frames, given.times, given.seconds).tokens <= 20 * len(seen.grids)
 
 
 def test_frames_of_kimi_vl_are_pictures_one_after_another() -> None:

@@ -14,7 +14,16 @@ from numpy.typing import NDArray
 
 from docai.preprocess.normalize import HALF as HALVES
 from docai.vlm import videos
+from docai.vlm.families import family_of
 from tests.goldens.processors.cases import CLIP, COMMON, HALF, QWEN, picture
+
+
+def of_family(kind: str) -> videos.Videos:
+    """The maker of a family's clip processor."""
+    made = family_of({"model_type": kind}).videos
+    assert made is not None
+    return made
+
 
 WHOLE = {"patch_size": 16, "size": {"longest_edge": 200_000, "shortest_edge": 4096}}
 EACH = {"size": {"longest_edge": 100_000, "shortest_edge": 56 * 56}}
@@ -47,6 +56,18 @@ CASES = {
         _QWEN_3,
         _OURS_3,
         {**COMMON, **QWEN, **HALF, **WHOLE, "cap_pixels_per_frame": True, "max_video_tokens": 20},
+    ),
+}
+
+
+_BUDGET = {**COMMON, "image_mean": [0.0] * 3, "image_std": [1.0] * 3, "resample": 3, "max_soft_tokens": 70}
+FRAMED = {
+    "gemma4": Case("gemma4.video_processing_gemma4.Gemma4VideoProcessor", of_family("gemma4"), _BUDGET),
+    "gemma4_default": Case("gemma4.video_processing_gemma4.Gemma4VideoProcessor", of_family("gemma4"), {}),
+    "gemma4_unified": Case(
+        "gemma4_unified.video_processing_gemma4_unified.Gemma4UnifiedVideoProcessor",
+        of_family("gemma4_unified"),
+        _BUDGET,
     ),
 }
 

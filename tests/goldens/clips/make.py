@@ -28,6 +28,7 @@ from tests.goldens.clips.cases import (
     CASES,
     CLIPS,
     FAMILIES,
+    FRAMED,
     IMAGE,
     IMAGE_GRID,
     PER_SECOND,
@@ -101,6 +102,28 @@ def golden(processor: Any, clip: Clip) -> dict[str, Any]:
     }
 
 
+def framed(name: str, processor: Any, clip: Clip) -> dict[str, Any]:
+    """What Gemma 4's makes of such a clip: the patches of all frames, their grids, and what its prompt has of it."""
+    height, width = clip.size
+    said = VideoMetadata(clip.total, clip.fps, width, height, clip.seconds, frames_indices=list(clip.places))
+    out = processor(
+        videos=[np.stack(clip.frames)], video_metadata=[said], do_sample_frames=False, return_metadata=True,
+        return_tensors="np",
+    )  # fmt: skip
+    places = np.asarray(out["video_position_ids"])
+    rows = [rows[place[:, 0] >= 0] for rows, place in zip(out["pixel_values_videos"], places, strict=True)]
+    patches, kind = np.concatenate(rows), name.removesuffix("_default")
+    tokens = {"boi_token": "<|image>", "video_token": "<|video|>", "eoi_token": "<image|>"}
+    whole = import_module(f"transformers.models.{kind}.processing_{kind}")
+    writer = getattr(whole, "Gemma4Processor" if kind == "gemma4" else "Gemma4UnifiedProcessor")
+    return {
+        "values": summary(patches).astype(np.float32),
+        "shape": np.array(patches.shape, np.int32),
+        "grids": (places.max(axis=1) + 1)[:, ::-1].astype(np.int32),
+        "text": np.array(writer.replace_video_token(SimpleNamespace(**tokens), out, 0)),
+    }
+
+
 def stamps(clip: Clip) -> np.ndarray:
     """The times that Qwen3-VL's processor writes before the steps of a clip."""
     from transformers.models.qwen3_vl.processing_qwen3_vl import Qwen3VLProcessor
@@ -136,6 +159,10 @@ def main() -> None:
         processor = reference(case)
         for clip_name, clip in CLIPS.items():
             arrays |= {f"{name}/{clip_name}/{key}": value for key, value in golden(processor, clip).items()}
+    for name, case in FRAMED.items():
+        for clip_name, clip in CLIPS.items():
+            made = framed(name, reference(case), clip)
+            arrays |= {f"{name}/{clip_name}/{key}": value for key, value in made.items()}
     arrays |= {f"stamps/{name}": stamps(clip) for name, clip in CLIPS.items()}
     for family, case in FAMILIES.items():
         for clip in CLIPS:
