@@ -25,11 +25,12 @@ from tests.goldens.clips.cases import (
     IMAGE_GRID,
     PER_SECOND,
     SAMPLED,
+    SLICED,
     STAMPED,
     VIDEO,
     prompt,
 )
-from tests.goldens.processors.cases import picture, summary
+from tests.goldens.processors.cases import picture, row_by_row, summary
 
 GOLDENS = np.load(Path(__file__).parent / "goldens" / "clips" / "expected.npz")
 TOLERANCE = 1e-6  # the same arithmetic on the same Pillow, but for the last bit of the mean over many floats
@@ -49,6 +50,24 @@ def test_values_are_those_of_the_reference(name: str, clip: str) -> None:
     np.testing.assert_allclose(seen.extra["seconds"], GOLDENS[f"{key}/seconds"])
     np.testing.assert_allclose(seen.extra["stamps"], GOLDENS[f"stamps/{clip}"])
     assert seen.is_clip
+
+
+@pytest.mark.parametrize("clip", CLIPS)
+@pytest.mark.parametrize("name", SLICED)
+def test_frames_in_slices_are_those_of_the_reference(name: str, clip: str) -> None:
+    case, given, key = SLICED[name], CLIPS[clip], f"{name}/{clip}"
+    seen = case.ours(case.prep, {})(iter(given.frames), given.times, given.seconds)
+    assert [grid[1:] for grid in seen.grids] == [tuple(grid) for grid in GOLDENS[f"{key}/grids"]]
+    np.testing.assert_array_equal(seen.extra["slices"], GOLDENS[f"{key}/slices"])
+    np.testing.assert_array_equal(seen.extra["stamps"], given.times)
+    pixels = row_by_row(seen, 4, 2)
+    assert pixels.shape == tuple(GOLDENS[f"{key}/shape"])
+    np.testing.assert_allclose(summary(pixels), GOLDENS[f"{key}/values"], rtol=0, atol=TOLERANCE)
+    spec = family_of({"model_type": name}).prompt
+    still = ImageInput(seen.pixels[:16], 1, extra={"grids": np.array([(1, 4, 4)])})
+    text = expand("<|image_pad|>a<|video_pad|>b<|video_pad|>", [still, seen, seen], spec)
+    whole = str(GOLDENS[f"{key}/text"])
+    assert text == f"<image><|image_pad|></image>a<image_id>0</image_id>{whole}b<image_id>1</image_id>{whole}"
 
 
 @pytest.mark.parametrize("number", range(len(SAMPLED)))

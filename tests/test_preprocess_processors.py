@@ -44,7 +44,7 @@ from docai.vlm.images import (
     tiled_images,
 )
 from docai.vlm.prep import preprocessor_config
-from tests.goldens.processors.cases import CASES, picture, summary
+from tests.goldens.processors.cases import CASES, picture, row_by_row, summary
 
 GOLDENS = Path(__file__).parent / "goldens" / "processors"
 # the same arithmetic on the same Pillow: equal but for the last bit of the mean over many floats
@@ -65,14 +65,6 @@ def whole_picture(image: ImageInput, patch: int, merge: int) -> Pixels:
     _, height, width = image.grid
     blocks = image.pixels.reshape(height // merge, width // merge, merge, merge, 3, patch, patch)
     return blocks.transpose(0, 2, 5, 1, 3, 6, 4).reshape(1, height * patch, width * patch, 3)
-
-
-def row_by_row(image: ImageInput, merge: int, inner: int = 1) -> Pixels:
-    """The patches of all parts of an image, of each row by row."""
-    outer, sizes, width = merge // inner, [h * w for _, h, w in image.grids], image.pixels.shape[-1]
-    parts = zip(image.grids, np.split(image.pixels, np.cumsum(sizes)[:-1]), strict=True)
-    squares = [part.reshape(h // merge, w // merge, outer, outer, inner, inner, -1) for (_, h, w), part in parts]
-    return np.concatenate([square.transpose(0, 2, 4, 1, 3, 5, 6).reshape(-1, width) for square in squares])
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -18,6 +18,7 @@ from docai.preprocess.patches import flat_patches
 from docai.preprocess.processors import BudgetImages, FilledImages, within
 from docai.preprocess.resample import BICUBIC, resize
 from docai.preprocess.sizes import Size, smart_resize
+from docai.preprocess.sliced import SlicedImages
 
 
 class ClipProcessor(Protocol):
@@ -134,6 +135,32 @@ class FramedClips:
 
     def within(self, tokens: int) -> FramedClips:
         """This processor with parts of at most `tokens` tokens."""
+        return replace(self, frame=within(self.frame, tokens))
+
+
+@dataclass(frozen=True, slots=True)
+class SlicedClips:
+    """Each frame of a clip as a picture in slices."""
+
+    frame: SlicedImages
+    least_frames: int = 1
+
+    def __call__(self, frames: Iterable[Rgb], times: Sequence[float], seconds: float) -> ImageInput:  # noqa: ARG002
+        """As of pictures, one after another; extra: `grids` of all parts, `slices` of each frame, and its `stamps`."""
+        shown = [self.frame(rgb) for rgb in frames]
+        extra = {name: np.stack([one.extra[name] for one in shown]) for name in shown[0].extra if name != "grids"}
+        return ImageInput(
+            np.concatenate([one.pixels for one in shown]),
+            sum(one.tokens for one in shown),
+            extra={
+                **extra,
+                "grids": np.concatenate([one.extra["grids"] for one in shown]),
+                "stamps": np.array(times, np.float64),
+            },
+        )
+
+    def within(self, tokens: int) -> SlicedClips:
+        """This processor with frames of at most `tokens` tokens."""
         return replace(self, frame=within(self.frame, tokens))
 
 

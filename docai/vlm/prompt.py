@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
+
+import numpy as np
 
 from docai.errors import CheckpointError, DocaiError, UsageError
 from docai.preprocess.inputs import ImageInput
@@ -117,7 +119,7 @@ class Tiles:
 class Slices:
     """A run between two marks and, behind it, one between two others for each slice of a picture, in lines by rows.
 
-    The whole picture comes first (MiniCPM-V).
+    The whole picture comes first (MiniCPM-V). Those of the frames of a clip follow each other.
     """
 
     before: str
@@ -128,11 +130,14 @@ class Slices:
     def __call__(self, token: str, image: ImageInput) -> str:
         """The text of one image."""
         merged = sum(h * w for _, h, w in image.grids) // image.tokens
-        whole, *slices = (token * (h * w // merged) for _, h, w in image.grids)
-        across = int(image.extra["slices"][1]) if slices else 1
-        marked = [f"{self.slice_before}{one}{self.slice_after}" for one in slices]
-        lines = ["".join(marked[at : at + across]) for at in range(0, len(marked), across)]
-        return f"{self.before}{whole}{self.after}" + "\n".join(lines)
+        runs = iter([token * (h * w // merged) for _, h, w in image.grids])
+        layouts = np.reshape(image.extra.get("slices", (0, 0)), (-1, 2)).tolist()  # of each frame
+        return "".join(self._frame(runs, rows, columns) for rows, columns in layouts)
+
+    def _frame(self, runs: Iterator[str], rows: int, columns: int) -> str:
+        whole = f"{self.before}{next(runs)}{self.after}"
+        slices = ([f"{self.slice_before}{next(runs)}{self.slice_after}" for _ in range(columns)] for _ in range(rows))
+        return whole + "\n".join("".join(line) for line in slices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +226,7 @@ class PromptSpec:
     texts between images are encoded each by itself, as the original code of LLaVA does; `all_begin`: each of them with
     its BOS (Phi-3 Vision). `opening`: what stands behind a template's last words, which checkpoints leave to the
     processor. `context`: the tokens that prompts were taught to have at most; images share what their text leaves.
-    `number` stands before each image that asks for it; {} is how many came before. `clips`: how videos are
+    `number` stands before each image or clip that asks for it; {} is how many came before. `clips`: how videos are
     written, of models that see them; `sounds`: likewise, of those that hear.
     """
 
@@ -343,11 +348,10 @@ def expand(text: str, images: Sequence[ImageInput], spec: PromptSpec) -> str:
         if images:
             raise UsageError(f"{_images(len(images))} came with the prompt, but this model reads text only")
         return text
-    stills = [image for image in images if image.kind == "image"]
-    texts = {"image": [_number(spec, at, image) + spec.expand(spec.token, image) for at, image in enumerate(stills)]}
+    texts = {"image": _texts(spec, spec, images, "image")}
     _check_places(text, spec.marks, spec.placeholder, len(texts["image"]), "image")
     for kind, how in spec.beside.items():
-        texts[kind] = [how.expand(how.token, medium) for medium in images if medium.kind == kind]
+        texts[kind] = _texts(spec, how, images, kind)
         _check_places(text, spec.marks_of(kind), how.placeholder, len(texts[kind]), kind)
     marks = {kind: spec.marks_of(kind) for kind in texts}
     left = {kind: iter(expanded) for kind, expanded in texts.items()}
@@ -355,8 +359,11 @@ def expand(text: str, images: Sequence[ImageInput], spec: PromptSpec) -> str:
     return places.sub(lambda found: next(left[str(found.lastgroup)]), text)
 
 
-def _number(spec: PromptSpec, before: int, image: ImageInput) -> str:
-    return spec.number.format(before) if "numbered" in image.extra else ""
+def _texts(spec: PromptSpec, how: PromptSpec | ClipPrompt, media: Sequence[ImageInput], kind: str) -> list[str]:
+    """What stands for each medium of a kind."""
+    shown = [medium for medium in media if medium.kind == kind]
+    numbers = (spec.number.format(at) if "numbered" in one.extra else "" for at, one in enumerate(shown))
+    return [number + how.expand(how.token, one) for number, one in zip(numbers, shown, strict=True)]
 
 
 def _check_places(text: str, marks: str, placeholder: str, count: int, kind: str) -> None:

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from docai.errors import CheckpointError
-from docai.preprocess.clips import ClipProcessor, FramedClips, PackedClips
+from docai.preprocess.clips import ClipProcessor, FramedClips, PackedClips, SlicedClips
 from docai.preprocess.normalize import CLIP_MEAN, CLIP_STD, Colour
 from docai.preprocess.processors import BudgetImages, FilledImages, PackedImages
-from docai.vlm.images import moonshot_images, navit_images, qwen_images
+from docai.preprocess.sliced import SlicedImages
+from docai.vlm.images import moonshot_images, navit_images, qwen_images, sliced_images
 from docai.vlm.prep import Config, HasFiles, Images, Prep, preprocessor_config
 
 Videos: TypeAlias = Callable[[Prep, Config], ClipProcessor]  # (what the files say, config) -> processor
@@ -99,6 +100,17 @@ def budget_videos(images: Images, *, tokens: int = 70, frames: int = 32) -> Vide
         frame = images({**prep, "max_soft_tokens": prep.get("max_soft_tokens") or tokens}, config)
         assert isinstance(frame, BudgetImages)
         return FramedClips(frame, least_frames=_number(prep, "num_frames", frames))
+
+    return build
+
+
+def sliced_videos() -> Videos:
+    """MiniCPM-V 4.6, which sees each frame as a picture, in slices where it is large."""
+
+    def build(prep: Prep, config: Config) -> ClipProcessor:
+        frame = sliced_images()(prep, config)
+        assert isinstance(frame, SlicedImages)
+        return SlicedClips(frame)
 
     return build
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import isqrt
 
 import numpy as np
@@ -160,10 +160,23 @@ def naflex(recipe: Recipe) -> dict[str, np.ndarray]:
 
 
 def navit(recipe: Recipe) -> dict[str, np.ndarray]:
-    """Patches of all parts of all images row by row and side by side, (1, 3, p, N * p), and the parts' grids."""
+    """Patches of all parts of all images row by row and side by side, (1, 3, p, N * p), and the parts' grids.
+
+    Those of clips by themselves.
+    """
+    seen = list(zip(recipe.images, all_pixels(recipe), strict=True))
+    fed: dict[str, np.ndarray] = {}
+    for clips, ending in ((False, ""), (True, "_videos")):
+        if chosen := [(image, values) for image, values in seen if ("stamps" in image.extra) == clips]:
+            fed[f"pixel_values{ending}"], fed[f"target_sizes{ending}"] = side_by_side(chosen)
+    return fed
+
+
+def side_by_side(chosen: Sequence[tuple[Image, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """(strip, grids) of the parts of images."""
     strips: list[np.ndarray] = []
     grids: list[tuple[int, int]] = []
-    for image, values in zip(recipe.images, all_pixels(recipe), strict=True):
+    for image, values in chosen:
         own = [grid[1:] for grid in image.extra["grids"]]
         side = isqrt(len(values) // image.tokens)
         for (h, w), patches in zip(own, np.split(values, np.cumsum([h * w for h, w in own])[:-1]), strict=True):
@@ -173,7 +186,7 @@ def navit(recipe: Recipe) -> dict[str, np.ndarray]:
             grids.append((h, w))
     patches = np.concatenate(strips)  # (N, 3, p, p)
     strip = patches.transpose(1, 2, 0, 3).reshape(1, 3, patches.shape[2], -1)
-    return {"pixel_values": np.ascontiguousarray(strip), "target_sizes": np.array(grids)}
+    return np.ascontiguousarray(strip), np.array(grids)
 
 
 def in_squares(top: int, left: int, height: int, width: int, side: int) -> list[tuple[int, int]]:

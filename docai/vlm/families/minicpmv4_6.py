@@ -16,8 +16,9 @@ from docai.vlm.families.nested import PROJECTOR, image_token, nested_decoder, pa
 from docai.vlm.families.text import CHATML
 from docai.vlm.families.towers import TOWER, naflex_spec
 from docai.vlm.images import sliced_images
-from docai.vlm.prompt import PromptSpec, Slices
+from docai.vlm.prompt import ClipPrompt, PromptSpec, Slices
 from docai.vlm.spec import ModelSpec
+from docai.vlm.videos import sliced_videos
 
 _FIXED = {"merger_times": 1, "merge_kernel_size": [2, 2], "drop_vision_last_layer": False}
 
@@ -30,7 +31,7 @@ def spec(config: Config) -> ModelSpec:
     vision = vision_config(config).with_defaults({"image_size": 224, "patch_size": 16, "window_kernel_size": [2, 2]})
     tower = tower_spec(vision, config.get("insert_layer_id", 6), config.get("downsample_mode", "16x"))
     merger = MergerSpec(tower.hidden, decoder.dims, norm_joined=True)
-    return ModelSpec(decoder, tower, merger, image_token(config, 248_056))
+    return ModelSpec(decoder, tower, merger, image_token(config, 248_056), config.get("video_token_id", 248_057))
 
 
 def tower_spec(vision: Config, after: int, mode: str) -> PackedVitSpec:
@@ -77,6 +78,8 @@ def _rules(model: ModelSpec, *, others: Rules) -> tuple[Rule, ...]:
     return *_NAMES, *((_UNUSED,) if once else ()), *others(model)
 
 
+_SLICES = Slices("<image>", "</image>", "<slice>", "</slice>")
+
 FAMILY = Family(
     "minicpmv4_6",
     ("minicpmv4_6",),
@@ -87,8 +90,10 @@ FAMILY = Family(
         token="<|image_pad|>",
         image="<|image_pad|>",
         template=CHATML,
-        expand=Slices("<image>", "</image>", "<slice>", "</slice>"),
+        expand=_SLICES,
         number="<image_id>{}</image_id>",
+        clips=ClipPrompt("<|video_pad|>", "<|video_pad|>", "<|video_pad|>", _SLICES),
     ),
     sliced_images(),
+    videos=sliced_videos(),
 )

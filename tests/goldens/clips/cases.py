@@ -71,6 +71,15 @@ FRAMED = {
     ),
 }
 
+# Frames in slices; what is kept of them is another. They are smaller than published ones.
+SLICED = {
+    "minicpmv4_6": Case(
+        "minicpmv4_6.video_processing_minicpmv4_6.MiniCPMV4_6VideoProcessor",
+        videos.sliced_videos(),
+        {**COMMON, **HALF, "resample": 3, "patch_size": 14, "scale_resolution": 112, "max_slice_nums": 6},
+    )
+}
+
 
 @dataclass(frozen=True)
 class Clip:

@@ -33,6 +33,7 @@ from tests.goldens.clips.cases import (
     IMAGE_GRID,
     PER_SECOND,
     SAMPLED,
+    SLICED,
     VIDEO,
     Case,
     Clip,
@@ -41,6 +42,7 @@ from tests.goldens.clips.cases import (
 from tests.goldens.processors.cases import summary
 
 HERE = Path(__file__).parent
+ENDS = ("start", "end")
 
 
 def resize(frames: torch.Tensor, size: list[int], interpolation: Any = None, antialias: bool = True) -> torch.Tensor:
@@ -124,6 +126,27 @@ def framed(name: str, processor: Any, clip: Clip) -> dict[str, Any]:
     }
 
 
+def sliced(processor: Any, clip: Clip) -> dict[str, Any]:
+    """Of MiniCPM-V: patches of all parts row by row, their grids, the layouts of the frames, and the prompt's text."""
+    from transformers.models.minicpmv4_6.processing_minicpmv4_6 import MiniCPMV4_6Processor
+
+    height, width = clip.size
+    said = VideoMetadata(clip.total, clip.fps, width, height, clip.seconds, frames_indices=list(clip.places))
+    out = processor(videos=[np.stack(clip.frames)], video_metadata=[said], do_sample_frames=False, return_tensors="pt")
+    strip = out["pixel_values_videos"][0].numpy()  # (3, p, N * p)
+    patches = strip.reshape(*strip.shape[:2], -1, strip.shape[1]).transpose(2, 0, 1, 3)
+    tokens = {f"{part}_{end}_token": f"<{'/' * (end == 'end')}{part}>" for part in ("image", "slice") for end in ENDS}
+    writer = SimpleNamespace(video_token="<|video_pad|>", video_slice_mode=True, **tokens)
+    text = MiniCPMV4_6Processor.replace_video_token(writer, out, 0, video_token_divisor=16)
+    return {
+        "values": summary(patches.reshape(len(patches), -1)).astype(np.float32),
+        "shape": np.array((len(patches), patches[0].size), np.int32),
+        "grids": out["target_sizes_videos"].numpy(),
+        "slices": np.array(out["grids_videos"], np.int32),
+        "text": np.array(text),
+    }
+
+
 def stamps(clip: Clip) -> np.ndarray:
     """The times that Qwen3-VL's processor writes before the steps of a clip."""
     from transformers.models.qwen3_vl.processing_qwen3_vl import Qwen3VLProcessor
@@ -163,6 +186,10 @@ def main() -> None:
         for clip_name, clip in CLIPS.items():
             made = framed(name, reference(case), clip)
             arrays |= {f"{name}/{clip_name}/{key}": value for key, value in made.items()}
+    for name, case in SLICED.items():
+        processor = reference(case)
+        for clip_name, clip in CLIPS.items():
+            arrays |= {f"{name}/{clip_name}/{key}": value for key, value in sliced(processor, clip).items()}
     arrays |= {f"stamps/{name}": stamps(clip) for name, clip in CLIPS.items()}
     for family, case in FAMILIES.items():
         for clip in CLIPS:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from docai.preprocess.inputs import ImageInput
 from docai.vlm import images
 from docai.vlm.families import family_of
 from docai.vlm.prep import Images
@@ -375,6 +376,14 @@ def picture(size: tuple[int, int]) -> NDArray[np.uint8]:
 def places(count: int) -> NDArray[np.intp]:
     """Which of `count` values a golden keeps."""
     return np.random.RandomState(count % 65521).randint(0, count, min(SAMPLES, count))
+
+
+def row_by_row(image: ImageInput, merge: int, inner: int = 1) -> NDArray[np.float32]:
+    """The patches of all parts of an image, of each row by row."""
+    outer, sizes, width = merge // inner, [h * w for _, h, w in image.grids], image.pixels.shape[-1]
+    parts = zip(image.grids, np.split(image.pixels, np.cumsum(sizes)[:-1]), strict=True)
+    squares = [part.reshape(h // merge, w // merge, outer, outer, inner, inner, -1) for (_, h, w), part in parts]
+    return np.concatenate([square.transpose(0, 2, 4, 1, 3, 5, 6).reshape(-1, width) for square in squares])
 
 
 def summary(pixels: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""MiniCPM-V 4.6: a picture with two slices and one without, their patches merged twice or once."""
+"""MiniCPM-V 4.6: pictures and clips with slices and without, their patches merged twice or once."""
 
 from __future__ import annotations
 
@@ -41,6 +41,16 @@ MINICPM = (
         "minicpmv4_6-fine", "transformers:MiniCPMV4_6ForConditionalGeneration",
         {**CONFIG, "downsample_mode": "4x", "tie_word_embeddings": True},
         (5, 6, *(95,) * 6, 7, *(95,) * 2, 8, *WORDS), (Image((32, 48), 8, extra={"grids": [[1, 4, 6], [1, 4, 2]]}),),
+        "navit", norm_offset=True,
+    ),
+    # a picture, and a clip of two frames in two slices
+    Recipe(
+        "minicpmv4_6-clip", "transformers:MiniCPMV4_6ForConditionalGeneration", CONFIG,
+        (5, 6, *(95,) * 3, 7, 8, *(((*((96,) * 2), 9) * 3) * 2), *WORDS),
+        (
+            Image((48, 48), 3, extra={"grids": [[1, 4, 12]]}),
+            Image((192, 48), 12, extra={"grids": SLICED * 2, "slices": [[1, 2]] * 2, "stamps": [0, 1]}),
+        ),
         "navit", norm_offset=True,
     ),
 )  # fmt: skip
