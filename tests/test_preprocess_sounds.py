@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from docai.errors import CheckpointError, InputError
+from docai.errors import CheckpointError, InputError, UsageError
 from docai.preprocess.sounds import MelSounds, RawSounds, mel_filters
 from docai.vlm.audio import audio_config, mel_sounds, raw_sounds
+from docai.vlm.families import family_of
+from docai.vlm.prompt import encode, render
 from tests.goldens.processors.cases import summary
-from tests.goldens.sounds.cases import CASES, LENGTHS, TINY, sound
+from tests.goldens.prompts import cases as prompts
+from tests.goldens.sounds.cases import CASES, CONVERSATIONS, LENGTHS, SAID, TINY, sound
+from tests.test_prompt import images_of, runs, tokenizer
 
-with np.load(Path(__file__).parent / "goldens" / "sounds" / "expected.npz") as stored:
+FOLDER = Path(__file__).parent / "goldens" / "sounds"
+with np.load(FOLDER / "expected.npz") as stored:
     GOLDENS: dict[str, np.ndarray] = dict(stored)
 
 
@@ -100,3 +106,30 @@ def test_senseless_numbers_of_a_checkpoint(prep: dict[str, Any], message: str) -
 def test_frames_have_to_fit_the_projection() -> None:
     with pytest.raises(CheckpointError, match="audio_samples_per_token 640 does not fit an audio_embed_dim of 48"):
         raw_sounds({"audio_samples_per_token": 640}, {"audio_config": {"audio_embed_dim": 48}})
+
+
+PROMPTS: dict[str, Any] = json.loads((FOLDER / "prompts.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("what", CONVERSATIONS)
+@pytest.mark.parametrize("name", PROMPTS)
+def test_prompts_with_a_sound_are_the_reference_s(name: str, what: str) -> None:
+    case, conversation = prompts.CASES[name], CONVERSATIONS[what]
+    family = family_of({"model_type": name})
+    assert family.sounds is not None
+    words, heard = tokenizer(case), family.sounds({}, {})(sound(SAID))
+    seen = images_of(case, conversation.images)
+    text = render(conversation.messages, words, family.prompt)
+    assert text == PROMPTS[name][what]["text"]
+    order = [part["type"] for message in conversation.messages for part in message["content"] if part["type"] != "text"]
+    media = iter(seen)
+    taken = [heard if kind == "audio" else next(media) for kind in order]
+    assert runs(encode(text, taken, words, family.prompt)) == PROMPTS[name][what]["ids"]
+    with pytest.raises(UsageError, match=r"has <\|audio\|> 1 times, but 0 sounds came"):
+        encode(text, seen, words, family.prompt)
+
+
+def test_a_family_that_hears_nothing_has_no_place_for_sounds() -> None:
+    spec = family_of({"model_type": "qwen2_vl"}).prompt
+    with pytest.raises(UsageError, match="a part is audio, but this model hears nothing"):
+        render([{"role": "user", "content": [{"type": "audio"}]}], tokenizer(prompts.CASES["gemma4"]), spec)

@@ -32,6 +32,7 @@ _IMAGE_KINDS = ("image", "image_url", "input_image")
 _VIDEO_KINDS = ("video", "video_url", "input_video")
 _AUDIO_KINDS = ("audio", "audio_url", "input_audio")
 _SEEN = ("image", "video", "audio")  # kinds of parts once they are read
+_CALLED = {"video": "video", "audio": "sound"}  # in errors
 _PROBE = "docai-probe"
 
 
@@ -352,7 +353,7 @@ def expand(text: str, images: Sequence[ImageInput], spec: PromptSpec) -> str:
     _check_places(text, spec.marks, spec.placeholder, len(texts["image"]), "image")
     for kind, how in spec.beside.items():
         texts[kind] = _texts(spec, how, images, kind)
-        _check_places(text, spec.marks_of(kind), how.placeholder, len(texts[kind]), kind)
+        _check_places(text, spec.marks_of(kind), how.placeholder, len(texts[kind]), _CALLED[kind])
     marks = {kind: spec.marks_of(kind) for kind in texts}
     left = {kind: iter(expanded) for kind, expanded in texts.items()}
     places = re.compile("|".join(f"(?P<{kind}>{mark})" for kind, mark in marks.items()))

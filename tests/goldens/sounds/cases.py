@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from docai.vlm import audio
 from docai.vlm.audio import Sounds
+from tests.goldens.prompts.cases import IMAGE, Conversation, text
 
 # samples: the fewest that give a frame, one frame and two, one less than three tokens and three, some seconds
 LENGTHS = (161, 320, 321, 1440, 1441, 1600, 4801, 16_000, 57_123)
@@ -54,6 +55,23 @@ CASES = {
         {"audio_config": {"audio_embed_dim": 48}},
     ),
 }  # fmt: skip
+
+
+AUDIO = {"type": "audio"}
+SAID = 8_000  # samples of the sound in a conversation
+CONVERSATIONS = {
+    "alone": Conversation([{"role": "user", "content": [AUDIO, text("What is said?")]}]),
+    "behind": Conversation([{"role": "user", "content": [text("Listen: "), AUDIO]}]),
+    "beside": Conversation([{"role": "user", "content": [IMAGE, AUDIO, text("Do they fit?")]}], ((60, 100),)),
+    "turns": Conversation(
+        [
+            {"role": "user", "content": [AUDIO, text("Hello\n")]},
+            {"role": "assistant", "content": [text("Yes.")]},
+            {"role": "user", "content": [IMAGE, text("Sure?")]},
+        ],
+        ((128, 96),),
+    ),
+}
 
 
 def sound(length: int) -> NDArray[np.float32]:
