@@ -10,7 +10,8 @@ import pytest
 from mlx.utils import tree_flatten
 
 from docai.nn.batch import Places, batch_cache
-from docai.nn.cache import Cache, LatentCache, LayerCache, RotatingLatentCache, RoundedLatentCache, Rounding
+from docai.nn.cache import Cache, LayerCache, Rounding
+from docai.nn.latent_cache import LatentCache, RotatingLatentCache, RoundedLatentCache
 from docai.nn.mla import HeadLinear, LatentAttention, LatentSpec
 from docai.nn.rope import Rope, RopeSpec
 
@@ -164,9 +165,8 @@ def test_rounded_rows_are_the_same_whichever_way_they_are_read() -> None:
 def test_a_window_of_rows_is_what_its_tokens_give() -> None:
     """The last token after a long text sees only the window, however it was read."""
     made, x, window = layer(WIDE), rows(9), 16
-    outs = []
-    for parts in ([LENGTH], [1] * LENGTH, [5, 30, 5]):
-        outs.append(in_parts(made, x, RotatingLatentCache(window), parts))
+    ways = ([LENGTH], [1] * LENGTH, [5, 30, 5])
+    outs = [in_parts(made, x, RotatingLatentCache(window), parts) for parts in ways]
     plain = LatentCache()
     mask = plain.mask(LENGTH, window)
     whole = np.asarray(made(mx.array(x), Rope(WIDE.rope).counting(0, LENGTH), mask, plain))

@@ -20,14 +20,12 @@ from docai.nn.cache import (
     Cache,
     ConvCache,
     FullCache,
-    LatentCache,
     QuantizedCache,
     RotatingCache,
-    RotatingLatentCache,
-    RoundedLatentCache,
     Rounding,
     StateCache,
 )
+from docai.nn.latent_cache import LatentCache, RotatingLatentCache, RoundedLatentCache
 from docai.nn.mask import Blocks, Mask
 from docai.nn.scores import Scoring, attend, attend_quantized, attend_rounded_rows
 

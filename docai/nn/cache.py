@@ -12,7 +12,7 @@ from typing import Protocol
 import mlx.core as mx
 
 from docai.nn.mask import Blocks, Mask, causal
-from docai.nn.scores import Scoring, attend, attend_quantized, attend_rounded_rows
+from docai.nn.scores import Scoring, attend, attend_quantized
 
 _STEP = 256  # tokens by which storage grows: few allocations, few distinct shapes
 
@@ -65,7 +65,7 @@ class Cache(LayerCache, Protocol):
         ...
 
 
-class _Kept:
+class Kept:
     """What all caches have in common."""
 
     def take(self, k: mx.array, v: mx.array) -> Answer:
@@ -75,7 +75,7 @@ class _Kept:
         return self.take(k, v)(q, scoring, mask)
 
 
-class _Whole(_Kept):
+class _Whole(Kept):
     """What the caches have in common that keep every token."""
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class FullCache(_Whole):
         self._values: mx.array | None = None
 
     def take(self, k: mx.array, v: mx.array) -> Answer:
-        return _answer(*self.taken(k, v))
+        return answer_by(*self.taken(k, v))
 
     def taken(self, k: mx.array, v: mx.array) -> tuple[mx.array, mx.array]:
         """Take in keys and values of the next tokens; those of all."""
@@ -121,26 +121,7 @@ class FullCache(_Whole):
         return [a for a in (self._keys, self._values) if a is not None]
 
 
-class LatentRows(_Kept):
-    """Keeps latent rows and turned keys (see `docai.nn.mla`), which beside each other are keys; the rows are values."""
-
-    def take(self, k: mx.array, v: mx.array) -> Answer:
-        """k (B, 1, L, rank), v (B, 1, L, turned); queries (B, heads, L, rank + turned) give (B, heads, L, rank)."""
-        latent, turned = self.taken(k, v)
-        return _answer(mx.concatenate([latent, turned], axis=-1), latent)
-
-    def taken(self, k: mx.array, v: mx.array) -> tuple[mx.array, mx.array]:
-        """Take in the next tokens; rows and turned keys of all that they see."""
-        raise NotImplementedError
-
-
-class LatentCache(LatentRows, FullCache):
-    """Latent rows of every token."""
-
-    taken = FullCache.taken
-
-
-class RotatingCache(_Kept):
+class RotatingCache(Kept):
     """Keeps the last `window` tokens, in a ring: what a sliding-window layer can see.
 
     A step writes over the oldest token; the order in the ring does not matter to attention, since positions are in the
@@ -154,7 +135,7 @@ class RotatingCache(_Kept):
         self._next = 0  # where the next token is written
 
     def take(self, k: mx.array, v: mx.array) -> Answer:
-        return _answer(*self.taken(k, v))
+        return answer_by(*self.taken(k, v))
 
     def taken(self, k: mx.array, v: mx.array) -> tuple[mx.array, mx.array]:
         """Take in keys and values of the next tokens; those of all that they see."""
@@ -215,12 +196,6 @@ class RotatingCache(_Kept):
         return [a for a in (self._keys, self._values) if a is not None]
 
 
-class RotatingLatentCache(LatentRows, RotatingCache):
-    """Latent rows of the last `window` tokens."""
-
-    taken = RotatingCache.taken
-
-
 class ConvCache(RotatingCache):
     """Keeps the last rows that a convolution of kernel `window` sees: half of a row as keys, the other as values."""
 
@@ -237,7 +212,7 @@ class ConvCache(RotatingCache):
         return None
 
 
-class StateCache(_Kept):
+class StateCache(Kept):
     """Keeps what a recurrent layer knows of all tokens: arrays (B, heads, rows, n) whose shapes stay as they are.
 
     Nothing of single tokens is left in it, so it cannot forget the last ones, and those that only fill a batch up must
@@ -312,8 +287,8 @@ class QuantizedCache(_Whole):
 
     def take(self, k: mx.array, v: mx.array) -> Answer:
         start, self.offset = self.offset, self.offset + k.shape[2]
-        self._keys = _taken(self._keys, self.rounding.packed(k, value=False), start)
-        self._values = _taken(self._values, self.rounding.packed(v, value=True), start)
+        self._keys = appended(self._keys, self.rounding.packed(k, value=False), start)
+        self._values = appended(self._values, self.rounding.packed(v, value=True), start)
         keys, values = ([a[:, :, : self.offset] for a in kept] for kept in (self._keys, self._values))
         return lambda q, scoring, mask: attend_quantized(q, keys, values, scoring, mask)
 
@@ -323,37 +298,11 @@ class QuantizedCache(_Whole):
 
     def fill(self, keys: Arrays, values: Arrays, offset: int) -> None:
         self.offset = offset
-        self._keys, self._values = (_taken([], part, 0) for part in (keys, values))
+        self._keys, self._values = (appended([], part, 0) for part in (keys, values))
 
     @property
     def state(self) -> Arrays:
         return [*self._keys, *self._values]
-
-
-class RoundedLatentCache(QuantizedCache, LatentRows):
-    """Latent rows and turned keys of every token, both rounded."""
-
-    def take(self, k: mx.array, v: mx.array) -> Answer:
-        rows, turned = self._rounded(k, v)
-        rank = int(k.shape[-1])
-        return lambda q, scoring, mask: attend_rounded_rows(q, rows, turned, rank, scoring, mask)
-
-    def taken(self, k: mx.array, v: mx.array) -> tuple[mx.array, mx.array]:
-        rows, turned = (_unpacked(parts, new) for parts, new in zip(self._rounded(k, v), (k, v), strict=True))
-        return rows, turned
-
-    def _rounded(self, k: mx.array, v: mx.array) -> tuple[Arrays, Arrays]:
-        start, self.offset = self.offset, self.offset + k.shape[2]
-        self._keys = _taken(self._keys, self.rounding.packed_rows(k), start)
-        self._values = _taken(self._values, self.rounding.packed(v, value=False), start)
-        return [a[:, :, : self.offset] for a in self._keys], [a[:, :, : self.offset] for a in self._values]
-
-
-def _unpacked(parts: Arrays, like: mx.array) -> mx.array:
-    """The numbers that rounded parts stand for, in rows as long as those of `like` and of its type."""
-    dims, (packed, scales, biases) = like.shape[-1], parts
-    group, bits = dims // scales.shape[-1], 32 * packed.shape[-1] // dims
-    return mx.dequantize(packed, scales, biases, group_size=group, bits=bits).astype(like.dtype)
 
 
 class Lent:
@@ -393,11 +342,11 @@ class Lent:
         return self._cache.trim(count)
 
 
-def _answer(keys: mx.array, values: mx.array) -> Answer:
+def answer_by(keys: mx.array, values: mx.array) -> Answer:
     return lambda q, scoring, mask: attend(q, keys, values, scoring, mask)
 
 
-def _taken(kept: Arrays, parts: Sequence[mx.array], start: int) -> Arrays:
+def appended(kept: Arrays, parts: Sequence[mx.array], start: int) -> Arrays:
     old: list[mx.array | None] = [*kept] if kept else [None] * len(parts)
     return [written(a, part, start) for a, part in zip(old, parts, strict=True)]
 

@@ -13,7 +13,8 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from docai.nn.attention import AttentionSpec
-from docai.nn.cache import LatentRows, LayerCache
+from docai.nn.cache import LayerCache
+from docai.nn.latent_cache import LatentRows
 from docai.nn.mask import Mask
 from docai.nn.rope import RopeSpec, Rotation
 from docai.nn.scores import attend

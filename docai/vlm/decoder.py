@@ -12,18 +12,17 @@ from docai.nn.cache import (
     Cache,
     ConvCache,
     FullCache,
-    LatentCache,
     LayerCache,
     Lent,
     QuantizedCache,
     RotatingCache,
-    RoundedLatentCache,
     Rounding,
     StateCache,
 )
 from docai.nn.delta import DeltaNet, DeltaSpec
 from docai.nn.gated_attention import GatedAttention, GatedAttentionSpec
 from docai.nn.golden import Golden, GoldenAttention, GoldenAttentionSpec
+from docai.nn.latent_cache import LatentCache, RoundedLatentCache
 from docai.nn.mask import Blocks, Mask
 from docai.nn.mla import LatentAttention, LatentSpec
 from docai.nn.mlp import Mlp, MlpSpec

@@ -9,7 +9,8 @@ import numpy as np
 
 from docai.errors import UsageError
 from docai.nn.attention import AttentionSpec
-from docai.nn.cache import Cache, FullCache, LatentCache, RotatingCache, RotatingLatentCache, Rounding
+from docai.nn.cache import Cache, FullCache, RotatingCache, Rounding
+from docai.nn.latent_cache import LatentCache, RotatingLatentCache
 from docai.nn.mla import LatentSpec
 from docai.nn.rope import LongScaling
 from docai.vlm.connector import ImageFeatures
