@@ -343,10 +343,12 @@ class Lent:
 
 
 def answer_by(keys: mx.array, values: mx.array) -> Answer:
+    """Attention to these keys and values."""
     return lambda q, scoring, mask: attend(q, keys, values, scoring, mask)
 
 
 def appended(kept: Arrays, parts: Sequence[mx.array], start: int) -> Arrays:
+    """The parts of rounded rows written behind those that are `kept`, from token `start` on."""
     old: list[mx.array | None] = [*kept] if kept else [None] * len(parts)
     return [written(a, part, start) for a, part in zip(old, parts, strict=True)]
 

@@ -18,17 +18,9 @@ from docai.nn.gated_attention import GatedAttentionSpec
 from docai.nn.mla import LatentSpec
 from docai.nn.mlp import MlpSpec
 from docai.nn.moe import MoeSpec
-from docai.nn.rope import (
-    LinearScaling,
-    Llama3Scaling,
-    LongScaling,
-    ProportionalScaling,
-    RopeSpec,
-    Scaling,
-    YarnScaling,
-)
 from docai.nn.short_conv import ShortConvSpec
 from docai.vlm.config import Config
+from docai.vlm.families.ropes import magnitude, rope_parameters, rope_spec
 from docai.vlm.spec import DecoderSpec, LayerSpec
 
 KEY_ROWS = "kv_b_quantized"  # ours, not of any config: see `LatentSpec.key_rows`
@@ -235,9 +227,9 @@ def _gemma_3(config: Config) -> DecoderSpec:
     local = {"rope_theta": config["rope_local_base_freq"]}
     common = {"scale": config["query_pre_attn_scalar"] ** -0.5, "cap": cap, "head_norm": True}
     attention = {
-        "full_attention": _attention(config, rope=_rope_parameters(config, "full_attention"), **common),
+        "full_attention": _attention(config, rope=rope_parameters(config, "full_attention"), **common),
         "sliding_attention": _windowed(
-            _attention(config, rope=_rope_parameters(config, "sliding_attention", local), **common),
+            _attention(config, rope=rope_parameters(config, "sliding_attention", local), **common),
             config["sliding_window"],
         ),
     }
@@ -248,7 +240,7 @@ def _gemma_3(config: Config) -> DecoderSpec:
 def _cohere_2(config: Config) -> DecoderSpec:
     """Layers that see everything have no positions."""
     whole = _unturned(config, qkv_bias=config["attention_bias"], out_bias=config["attention_bias"])
-    rope = replace(rope_spec(config, _rope_parameters(config), whole.head_dim), interleaved=True)
+    rope = replace(rope_spec(config, rope_parameters(config), whole.head_dim), interleaved=True)
     local = replace(whole, rope=rope, window=config["sliding_window"])
     kinds = _layer_kinds(config, config["sliding_window_pattern"])
     return _parallel(config, [local if kind == "sliding_attention" else whole for kind in kinds])
@@ -259,7 +251,7 @@ def _cohere_compass(config: Config) -> DecoderSpec:
     whole = _unturned(config, qkv_bias=config["attention_bias"], out_bias=config["attention_bias"])
     kinds = config.get("layer_types") or ["full_attention"] * config["num_hidden_layers"]
     said = config.get("rope_parameters", {})
-    ropes = {kind: said[kind] if kind in said else _rope_parameters(config) for kind in kinds}
+    ropes = {kind: said[kind] if kind in said else rope_parameters(config) for kind in kinds}
     attention = {
         kind: replace(
             whole,
@@ -302,7 +294,7 @@ def _lfm_2_width(config: Config) -> int:
 
 def _latent(config: Config) -> DecoderSpec:
     """Latent attention and, behind the first layers, experts (DeepSeek-V3); Youtu's layers are dense but for a few."""
-    said, bias = _rope_parameters(config), config["attention_bias"]
+    said, bias = rope_parameters(config), config["attention_bias"]
     rope = replace(rope_spec(config, said, config["qk_rope_head_dim"]), interleaved=config["rope_interleave"])
     attention = LatentSpec.of(
         config["num_attention_heads"],
@@ -310,7 +302,7 @@ def _latent(config: Config) -> DecoderSpec:
         rank=config["kv_lora_rank"],
         plain=config["qk_nope_head_dim"],
         value=config["v_head_dim"],
-        scale=_magnitude(said.get("factor", 1.0), said.get("mscale_all_dim") or 0.0) ** 2,
+        scale=magnitude(said.get("factor", 1.0), said.get("mscale_all_dim") or 0.0) ** 2,
         query_rank=config.get("q_lora_rank"),
         qkv_bias=bias,
         out_bias=bias,
@@ -378,7 +370,7 @@ def _decoder(config: Config, layers: list[LayerSpec], *, scaled: bool = False) -
 
 def _attention(config: Config, *, rope: dict[str, Any] | None = None, **more: Any) -> AttentionSpec:
     spec = _unturned(config, **more)
-    return replace(spec, rope=rope_spec(config, rope or _rope_parameters(config), spec.head_dim))
+    return replace(spec, rope=rope_spec(config, rope or rope_parameters(config), spec.head_dim))
 
 
 def _unturned(config: Config, **more: Any) -> AttentionSpec:
@@ -389,73 +381,3 @@ def _unturned(config: Config, **more: Any) -> AttentionSpec:
 
 def _windowed(attention: AttentionSpec, window: int | None) -> AttentionSpec:
     return replace(attention, window=window)
-
-
-def _rope_parameters(config: Config, layer: str = "", older: dict[str, Any] | None = None) -> dict[str, Any]:
-    """What a config says of rotation, in the newer form (`rope_parameters`, perhaps by kind of layer).
-
-    `older`: what stands in the place of rope_theta and rope_scaling in the older form.
-    """
-    said = config.get("rope_parameters")
-    if said is not None:
-        return dict(said.get(layer, said))
-    if older is not None:
-        return older
-    return {"rope_theta": config.get("rope_theta", 10_000.0), **(config.get("rope_scaling") or {})}
-
-
-def rope_spec(config: Config, said: dict[str, Any], head_dim: int) -> RopeSpec:
-    """Rotation from the fields of `rope_parameters`; `config` has those that stand beside it."""
-    part = said.get("partial_rotary_factor") or config.get("partial_rotary_factor", 1.0)
-    scaling = _scaling(config, said)
-    return RopeSpec(
-        head_dim if isinstance(scaling, ProportionalScaling) else int(head_dim * part),
-        said.get("rope_theta") or config.get("rope_theta", 10_000.0),
-        scaling=scaling,
-        sections=tuple(said.get("mrope_section") or ()),
-        sections_mixed=bool(said.get("mrope_interleaved", False)),
-    )
-
-
-def _scaling(config: Config, said: dict[str, Any]) -> Scaling | None:
-    kind = said.get("rope_type") or said.get("type") or "default"
-    factor = said.get("factor", 1.0)
-    context = said.get("original_max_position_embeddings") or config.get("original_max_position_embeddings")
-    context = context or config["max_position_embeddings"]
-    match kind:
-        case "default" | "mrope":
-            return None
-        case "linear":
-            return LinearScaling(factor)
-        case "proportional":
-            return ProportionalScaling(said.get("partial_rotary_factor", 1.0), factor)
-        case "llama3":
-            return Llama3Scaling(factor, said["low_freq_factor"], said["high_freq_factor"], context)
-        case "yarn":
-            return YarnScaling(
-                factor, context, said.get("beta_fast") or 32.0, said.get("beta_slow") or 1.0, _yarn_attention(said),
-                said.get("truncate", True),
-            )  # fmt: skip
-        case "longrope" | "su":
-            attention = said.get("attention_factor") or _long_attention(
-                config["max_position_embeddings"] / context, context
-            )
-            return LongScaling(tuple(said["short_factor"]), tuple(said["long_factor"]), context, attention)
-    known = "linear, llama3, yarn, longrope, proportional"
-    raise CheckpointError(f"rope_type {kind!r} is not supported; supported: {known}")
-
-
-def _long_attention(factor: float, context: int) -> float:
-    return 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(context))
-
-
-def _yarn_attention(said: dict[str, Any]) -> float | None:
-    """`attention_factor`, or DeepSeek's quotient of two magnitudes."""
-    above, below = said.get("mscale"), said.get("mscale_all_dim")
-    if said.get("attention_factor") or not above or not below:
-        return said.get("attention_factor")
-    return _magnitude(said["factor"], above) / _magnitude(said["factor"], below)
-
-
-def _magnitude(factor: float, scale: float) -> float:
-    return 0.1 * scale * math.log(factor) + 1 if factor > 1 else 1.0

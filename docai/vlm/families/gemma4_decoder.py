@@ -18,7 +18,7 @@ from docai.nn.per_layer import PerLayerSpec
 from docai.nn.twofold import TwofoldSpec
 from docai.vlm.config import Config
 from docai.vlm.families.decoder_rules import decoder_rules
-from docai.vlm.families.decoders import rope_spec
+from docai.vlm.families.ropes import rope_spec
 from docai.vlm.spec import DecoderSpec, LayerSpec
 
 FULL, SLIDING = "full_attention", "sliding_attention"
