@@ -42,9 +42,7 @@ _TURNS = (
 def spec(config: Config) -> ModelSpec:
     decoder = decoder_spec(config.section("text_config", _TEXT), "qwen2")
     tower = moonvit_spec(vision_config(config))
-    merger = MergerSpec(
-        tower.hidden, decoder.dims, tower.merge**2, norm_eps=EPS, norm_joined=True, hidden=decoder.dims
-    )
+    merger = MergerSpec(tower.hidden, decoder.dims, tower.merge**2, norm_eps=EPS, norm_joined=True, hidden=decoder.dims)
     boxes = box_spec(config.with_defaults(_BOXES), config.section("text_config", _TEXT), decoder.vocabulary)
     return ModelSpec(decoder, tower, merger, image_token(config, 151_665), boxes=boxes)
 
