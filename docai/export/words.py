@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from docai.geometry import clip, displayed_quad
-from docai.types import Block, Box, Line, Page, Point, Style
+from docai.types import Block, Box, Cell, Line, Page, Point, Style, Table
 from docai.writing import is_rtl
 
 
@@ -34,12 +34,23 @@ def lines_of(block: Block) -> list[Line]:
 
 
 def _cell_lines(block: Block) -> list[Line]:
-    cells = block.table.cells if block.table else ()
+    if block.table is None:
+        return []
+    cells = block.table.cells
+    unknown = all(cell.box == block.box for cell in cells)  # a model says what cells hold, not where they lie
+    placed = [(cell, _in_grid(cell, block.table, block.box) if unknown else cell.box) for cell in cells]
     return [
-        Line(" ".join(cell.text.split()), cell.box, confidence=block.confidence, source=block.source)
-        for cell in cells
-        if cell.text.strip() and cell.box.area > 0
+        Line(" ".join(cell.text.split()), box, confidence=block.confidence, source=block.source)
+        for cell, box in placed
+        if cell.text.strip() and box.area > 0
     ]
+
+
+def _in_grid(cell: Cell, table: Table, box: Box) -> Box:
+    """Where a cell lies in a table whose rows and columns are all alike."""
+    width, height = box.width / table.cols, box.height / table.rows
+    left, top = box.l + cell.col * width, box.t + cell.row * height
+    return Box(left, top, left + cell.colspan * width, top + cell.rowspan * height)
 
 
 def words_of(line: Line) -> list[PlacedWord]:

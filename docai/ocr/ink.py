@@ -41,12 +41,13 @@ def ink_of(pixels: RGB) -> Ink:
     grey = pixels.mean(axis=2)
     if grey.size == 0 or float(np.ptp(grey)) < _BLANK:
         return Ink(blank=True, share=0.0, characters=0.0, most=0.0)
-    inked = _inked(grey)
-    lines = [_line(inked[top:bottom]) for top, bottom in bands(inked)]
-    return Ink(False, float(inked.mean()), sum(n for n, _ in lines), sum(most for _, most in lines))
+    marks = inked(grey)
+    lines = [_line(marks[top:bottom]) for top, bottom in bands(marks)]
+    return Ink(False, float(marks.mean()), sum(n for n, _ in lines), sum(most for _, most in lines))
 
 
-def _inked(grey: NDArray[np.floating]) -> NDArray[np.bool_]:
+def inked(grey: NDArray[np.floating]) -> NDArray[np.bool_]:
+    """Where a grey picture (H, W) is printed on: what differs from its paper, the commonest level of grey."""
     counts = np.bincount(np.clip(grey, 0, 255).astype(np.uint8).ravel() >> 3, minlength=32)
     paper = 8 * int(counts.argmax()) + 4
     found: NDArray[np.bool_] = np.abs(grey - paper) > _INKED
@@ -63,9 +64,9 @@ def _line(band: NDArray[np.bool_]) -> tuple[float, float]:
     return letters, _MANY * letters if height <= _TALL else height * len(columns) / _SMALLEST
 
 
-def bands(inked: NDArray[np.bool_]) -> list[tuple[int, int]]:
+def bands(marks: NDArray[np.bool_]) -> list[tuple[int, int]]:
     """Rows that hold print, from and to, in groups: the lines of a text."""
-    full = inked.mean(axis=1) > _SPECK
+    full = marks.mean(axis=1) > _SPECK
     edges = np.flatnonzero(np.diff(full.astype(np.int8), prepend=0, append=0))
     return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
@@ -76,7 +77,7 @@ def middle_gap(pixels: RGB, least: int) -> int | None:
     Of the gaps in the middle half the widest; None where all of it is printed on.
     """
     height = pixels.shape[0]
-    found = bands(_inked(pixels.mean(axis=2)))
+    found = bands(inked(pixels.mean(axis=2)))
     gaps = [(above[1], below[0]) for above, below in pairwise(found)]
     first, last = max(least, height // 4), min(height - least, 3 * height // 4)
     rows = [(b - a, (a + b) // 2) for a, b in gaps if first <= (a + b) // 2 <= last]

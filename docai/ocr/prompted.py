@@ -17,6 +17,7 @@ from docai.ocr.ink import Ink, ink_of, middle_gap
 from docai.ocr.joining import in_reading_order, join_lines
 from docai.ocr.located import CANVAS, LOCATED, Shown
 from docai.ocr.manners import Manner
+from docai.ocr.placing import with_lines
 from docai.ocr.reading import read_part
 from docai.ocr.routed import Route, blocks_of, cut_out, routes_of, whole_page
 from docai.ocr.routes import PLAIN
@@ -274,6 +275,7 @@ class _Sheet:
             made = LOCATED[parser](text, shown, source)
         else:
             made = blocks_of(part.route, text, page, parser=parser, source=source)
+        made = with_lines(page, self.pixels, made, self.leaf.lines or self.leaf.seen)
         if verdict is None:
             return made
         return [replace(block, verdict=verdict.finding.value, confidence=verdict.confidence) for block in made]
