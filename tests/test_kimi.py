@@ -184,6 +184,7 @@ def test_the_published_names_of_kimi_vl_map_completely() -> None:
         ({"scoring_func": "softmax"}, "expected scoring_func to be sigmoid; got 'softmax'"),
         ({"topk_method": "greedy"}, "expected topk_method to be noaux_tc; got 'greedy'"),
         ({"n_group": 5, "topk_group": 2}, "2 of 5 groups do not divide 64 experts"),
+        ({"num_experts_per_tok": 1.5}, "expected numbers of experts; got 1.5 of 64"),
         ({"num_experts_per_tok": 65}, "a token cannot have 65 of 64 experts"),
         ({"model_type": "llama"}, "text decoder 'llama' is not supported here"),
     ],
@@ -191,6 +192,11 @@ def test_the_published_names_of_kimi_vl_map_completely() -> None:
 def test_what_is_no_decoder_of_this_kind(text: dict[str, Any], what: str) -> None:
     with pytest.raises(CheckpointError, match=what):
         spec_of({**KIMI_VL, "text_config": {**KIMI_VL["text_config"], **text}})
+
+
+def test_heads_that_do_not_divide_the_tower_are_named() -> None:
+    with pytest.raises(CheckpointError, match="7 heads do not divide 1152"):
+        spec_of({**KIMI_VL, "vision_config": {**KIMI_VL["vision_config"], "num_attention_heads": 7}})
 
 
 def test_they_have_short_names_and_are_no_longer_to_come() -> None:

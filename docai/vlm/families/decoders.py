@@ -295,7 +295,7 @@ def _lfm_2_width(config: Config) -> int:
 def _latent(config: Config) -> DecoderSpec:
     """Latent attention and, behind the first layers, experts (DeepSeek-V3); Youtu's layers are dense but for a few."""
     said, bias = rope_parameters(config), config["attention_bias"]
-    rope = replace(rope_spec(config, said, config["qk_rope_head_dim"]), interleaved=config["rope_interleave"])
+    rope = replace(rope_spec(config, said, config["qk_rope_head_dim"]), interleaved=bool(config["rope_interleave"]))
     attention = LatentSpec.of(
         config["num_attention_heads"],
         rope,
@@ -322,6 +322,8 @@ def _latent_mlp(config: Config, number: int) -> MlpSpec | MoeSpec:
             raise CheckpointError(f"config.json: expected {name} to be {known}; got {config[name]!r}")
     width, shared = config["moe_intermediate_size"], config.get("n_shared_experts") or 0
     top_k, groups, top_groups = (config.get(name) or 1 for name in ("num_experts_per_tok", "n_group", "topk_group"))
+    if any(type(number) is not int or number < 1 for number in (experts, top_k, groups, top_groups)):
+        raise CheckpointError(f"config.json: expected numbers of experts; got {top_k} of {experts}, in {groups} groups")
     if experts % groups or top_groups > groups or (groups > top_groups and experts < 2 * groups):
         raise CheckpointError(f"config.json: {top_groups} of {groups} groups do not divide {experts} experts")
     if top_k > experts // groups * top_groups:
@@ -336,7 +338,7 @@ def _latent_mlp(config: Config, number: int) -> MlpSpec | MoeSpec:
         scoring="sigmoid",
         groups=groups,
         top_groups=top_groups,
-        scale=config["routed_scaling_factor"],
+        scale=float(config["routed_scaling_factor"]),
     )
 
 

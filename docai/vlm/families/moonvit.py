@@ -42,10 +42,13 @@ def moonvit_spec(vision: Config, *, clips: bool = False) -> PackedVitSpec:
             "config.json, vision_config: expected squares; got merge_kernel_size "
             f"{down} x {across} and positions {rows} x {columns}"
         )
+    hidden, heads = said["hidden_size"], said["num_attention_heads"]
+    if type(heads) is not int or heads < 1 or hidden % (4 * heads):
+        raise CheckpointError(f"config.json, vision_config: {heads!r} heads do not divide {hidden} by a multiple of 4")
     return PackedVitSpec(
-        said["hidden_size"],
+        hidden,
         said["num_hidden_layers"],
-        said["num_attention_heads"],
+        heads,
         MlpSpec(said["intermediate_size"], "gelu_tanh", gated=False, bias=True),
         vision["patch_size"],
         frames=1,
