@@ -168,7 +168,7 @@ async def answering(
     try:
         for asked in several or [_seeded(question, number) for number in range(count)]:
             tickets.append(await desk.models.ask(offered, asked))  # noqa: PERF401 - to be cancelled, if one fails
-        desk.metrics.count("images_total", len(question.media))
+        desk.metrics.count("mm_cache_queries_total", len(question.media))
         yield answers
     finally:
         answers.cancel()

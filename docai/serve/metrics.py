@@ -15,12 +15,13 @@ _TOKEN_SECONDS = (0.002, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1.2, 2.5
 
 COUNTERS = {
     "prompt_tokens_total": "Tokens of prompts.",
-    "prompt_tokens_reused_total": "Tokens of prompts that did not have to be read again.",
+    "prefix_cache_queries_total": "Tokens of prompts that were looked for in the cache.",
+    "prefix_cache_hits_total": "Tokens of prompts that did not have to be read again.",
     "generation_tokens_total": "Tokens of answers.",
     "request_success_total": "Answers, by how they ended.",
     "loops_total": "Answers ended because they only repeated themselves.",
-    "images_total": "Images of prompts.",
-    "images_cached_total": "Images of prompts that did not have to be encoded again.",
+    "mm_cache_queries_total": "Images of prompts.",
+    "mm_cache_hits_total": "Images of prompts that did not have to be encoded again.",
     "pages_total": "Pages read, by how they ended.",
     "regions_total": "Regions found on pages.",
     "http_requests_total": "Requests, by route and status.",
@@ -69,9 +70,10 @@ class Metrics:
         """An answer has ended."""
         usage, timings = answer.usage, answer.timings
         self.count("prompt_tokens_total", usage.prompt)
-        self.count("prompt_tokens_reused_total", usage.reused)
+        self.count("prefix_cache_queries_total", usage.prompt)
+        self.count("prefix_cache_hits_total", usage.reused)
         self.count("generation_tokens_total", usage.generated)
-        self.count("images_cached_total", usage.cached_images)
+        self.count("mm_cache_hits_total", usage.cached_images)
         self.count("request_success_total", finished_reason=answer.finish_reason)
         self.count("loops_total", answer.finish_reason == "loop")
         if usage.generated:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -14,6 +15,9 @@ from docai.serve.models import Offered
 from docai.serve.pages import engines
 from docai.serve.route import Route
 from docai.version import __version__
+
+if TYPE_CHECKING:
+    from docai.vlm.model import Model
 
 router = APIRouter(route_class=Route, tags=["models"])
 
@@ -63,11 +67,12 @@ async def props(request: Request) -> Response:
     first = next(iter(desk.models.loaded), None)
     model = None if first is None else first.model
     sees, hears = model is not None and model.sees, model is not None and model.hears
+    watches = model is not None and _watches(model)
     return reply(
         {
             "version": __version__,
             "model": None if first is None else first.name,
-            "modalities": {"text": first is not None, "vision": sees, "audio": hears, "video": False},
+            "modalities": {"text": first is not None, "vision": sees, "audio": hears, "video": watches},
             "formats": list(FORMATS),
             "limits": {
                 "max_body": desk.options.max_body,
@@ -79,3 +84,10 @@ async def props(request: Request) -> Response:
             "key_needed": bool(desk.options.api_key),
         }
     )
+
+
+def _watches(model: Model) -> bool:
+    """Whether it takes videos, as such or as pictures, and they can be decoded here."""
+    from docai.vlm.clips import refusal
+
+    return find_spec("av") is not None and not refusal(model.family, sees=model.sees)

@@ -207,6 +207,7 @@ def _read(
             keep(result)
         desk.metrics.count("pages_total", status=result.outcome.status.value)
         desk.metrics.count("regions_total", len(result.blocks))
+        desk.metrics.count("loops_total", sum(block.verdict == "loop" for block in result.blocks))
         desk.metrics.observe("page_seconds", result.seconds)
     return results
 

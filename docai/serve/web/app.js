@@ -134,7 +134,11 @@ function linked(box, block) {
       other.focus({ preventScroll: true });
     });
   }
-  block.addEventListener("keydown", (event) => { if (event.key === "Enter" && event.target === block) block.click(); });
+  block.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.target !== block) return;
+    event.preventDefault(); // else the box, which is in focus by then, would take the key for a click and lead back
+    block.click();
+  });
 }
 
 function sheet(page, picture) {
@@ -161,7 +165,7 @@ function sheet(page, picture) {
 
 // --- jobs
 
-const FORMATS = { markdown: "md", text: "txt", json: "json", jsonl: "jsonl", html: "html", hocr: "hocr", alto: "xml", csv: "csv", chunks: "jsonl", pdf: "pdf", png: "png" };
+const FORMATS = { markdown: "md", text: "txt", json: "json", jsonl: "jsonl", html: "html", hocr: "hocr", alto: "xml", csv: "csv", chunks: "chunks.jsonl", pdf: "pdf", png: "png" };
 for (const format of Object.keys(FORMATS)) $("format").append(make("option", { value: format }, format));
 
 let current = null;
