@@ -45,6 +45,12 @@ class Config:
             raise CheckpointError(f"{self._where}: expected {name!r} to be an object, got {value!r}")
         return Config(value, defaults, f"{self._where}, {name}")
 
+    def expect(self, **only: Any) -> None:
+        """Raise CheckpointError where a field has another value than this one, which all models of a kind have."""
+        for name, value in only.items():
+            if (said := self.get(name, value)) != value:
+                raise CheckpointError(f"{self._where}: expected {name} {value!r}, got {said!r}; no model here has that")
+
     def with_defaults(self, defaults: Mapping[str, Any]) -> Config:
         """The same object over other defaults."""
         return Config(self._values, defaults, self._where)

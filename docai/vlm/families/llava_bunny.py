@@ -8,15 +8,12 @@ from docai.vlm.families import Family
 from docai.vlm.families.decoders import decoder_spec
 from docai.vlm.families.nested import LLAVA_NAMES, OUTSIDE, TWO_LAYERS, nested_rules, vision_config
 from docai.vlm.families.text import CHATML
-from docai.vlm.families.towers import vit_spec
+from docai.vlm.families.towers import SO_400M, vit_spec
 from docai.vlm.images import siglip_images
 from docai.vlm.prompt import PromptSpec
 from docai.vlm.spec import ModelSpec
 
-_VISION = {
-    "hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "num_attention_heads": 16,
-    "image_size": 384, "patch_size": 14,
-}  # fmt: skip
+_VISION = {**SO_400M, "image_size": 384, "patch_size": 14}
 
 
 def spec(config: Config) -> ModelSpec:

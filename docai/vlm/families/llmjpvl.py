@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from docai.checkpoint.dialect import renames
-from docai.errors import CheckpointError
 from docai.preprocess.normalize import HALF
 from docai.vlm.config import Config
 from docai.vlm.connector import MergerSpec
 from docai.vlm.families import Family
 from docai.vlm.families.nested import PROJECTOR, nested_decoder, nested_rules, vision_config
-from docai.vlm.families.towers import TOWER, vit_spec
+from docai.vlm.families.towers import SO_400M, TOWER, vit_spec
 from docai.vlm.images import cut_images
 from docai.vlm.prompt import Between, PromptSpec
 from docai.vlm.spec import ModelSpec
 
-_VISION = {
-    "hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "num_attention_heads": 16,
-    "image_size": 512,
-}  # fmt: skip
 # Harmony's turns, whose last one the published processor opens.
 _TURNS = (
     "{% if messages[0].role != 'system' %}<|start|>system<|message|>You are LLM-jp-VL, a Multimodal LLM trained by "
@@ -30,9 +25,8 @@ _TURNS = (
 def spec(config: Config) -> ModelSpec:
     part = "llm_config" if "llm_config" in config else "text_config"
     decoder = nested_decoder(config, "llama", "qwen3", "qwen2", part=part)
-    tower = vit_spec(vision_config(config).with_defaults(_VISION), "siglip_vision_model")
-    if config.get("select_layer", -1) != -1:
-        raise CheckpointError(f"config.json: expected select_layer -1, got {config['select_layer']!r}")
+    tower = vit_spec(vision_config(config).with_defaults({**SO_400M, "image_size": 512}), "siglip_vision_model")
+    config.expect(select_layer=-1)
     merger = MergerSpec(
         tower.hidden,
         decoder.dims,

@@ -32,9 +32,7 @@ def spec(config: Config) -> ModelSpec:
 
 def tower_spec(vision: Config) -> PackedVitSpec:
     """Mage-ViT as a vision_config says."""
-    for name in ("use_head", "use_patch_position_encoding"):
-        if vision.get(name):
-            raise CheckpointError(f"config.json, vision_config: expected {name} to be false; no model here has that")
+    vision.expect(use_head=False, use_patch_position_encoding=False)
     tower = PackedVitSpec(
         vision["hidden_size"],
         vision["num_hidden_layers"],

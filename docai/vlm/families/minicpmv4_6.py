@@ -20,15 +20,11 @@ from docai.vlm.prompt import ClipPrompt, PromptSpec, Slices
 from docai.vlm.spec import ModelSpec
 from docai.vlm.videos import sliced_videos
 
-_FIXED = {"merger_times": 1, "merge_kernel_size": [2, 2], "drop_vision_last_layer": False}
-
 
 def spec(config: Config) -> ModelSpec:
-    for name, only in _FIXED.items():
-        if (said := config.get(name, only)) != only:
-            raise CheckpointError(f"config.json: expected {name} {only!r}, got {said!r}; no model here has that")
+    config.expect(merger_times=1, merge_kernel_size=[2, 2], drop_vision_last_layer=False)
     decoder = nested_decoder(config, "qwen3_5_text")
-    vision = vision_config(config).with_defaults({"image_size": 224, "patch_size": 16, "window_kernel_size": [2, 2]})
+    vision = vision_config(config).with_defaults({"image_size": 224, "patch_size": 16})
     tower = tower_spec(vision, config.get("insert_layer_id", 6), config.get("downsample_mode", "16x"))
     merger = MergerSpec(tower.hidden, decoder.dims, norm_joined=True)
     return ModelSpec(decoder, tower, merger, image_token(config, 248_056), config.get("video_token_id", 248_057))
@@ -36,10 +32,9 @@ def spec(config: Config) -> ModelSpec:
 
 def tower_spec(vision: Config, after: int, mode: str) -> PackedVitSpec:
     """Patches become one behind layer `after` or, in `mode` 4x, only behind the tower."""
-    if vision["window_kernel_size"] != [2, 2]:
-        raise CheckpointError(
-            f"config.json, vision_config: expected window_kernel_size [2, 2], got {vision['window_kernel_size']}"
-        )
+    if mode not in ("16x", "4x"):
+        raise CheckpointError(f"config.json: expected downsample_mode to be 16x or 4x, got {mode!r}")
+    vision.expect(window_kernel_size=[2, 2])
     table = vision["image_size"] // vision["patch_size"]
     tower = replace(naflex_spec(vision, merge=2), positions=table, resampling="nearest")
     if mode == "4x":

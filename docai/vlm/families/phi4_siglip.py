@@ -7,7 +7,7 @@ from docai.vlm.connector import ProjectorSpec
 from docai.vlm.families import Family
 from docai.vlm.families.decoders import decoder_spec
 from docai.vlm.families.nested import LLAVA_NAMES, OUTSIDE, TWO_LAYERS, nested_rules, vision_config
-from docai.vlm.families.towers import naflex_spec
+from docai.vlm.families.towers import SO_400M, naflex_spec
 from docai.vlm.images import bounded_images
 from docai.vlm.prompt import PromptSpec
 from docai.vlm.spec import ModelSpec
@@ -16,7 +16,6 @@ _TEXT = {
     "vocab_size": 100_352, "hidden_size": 5120, "intermediate_size": 17_920, "num_hidden_layers": 40,
     "num_attention_heads": 40, "num_key_value_heads": 10, "rope_theta": 5e5, "max_position_embeddings": 32_768,
 }  # fmt: skip
-_VISION = {"hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "num_attention_heads": 16}
 # ChatML's turns with a mark behind the role.
 _TURNS = (
     "{% for message in messages %}<|im_start|>{{ message.role }}<|im_sep|>"
@@ -27,7 +26,7 @@ _TURNS = (
 
 def spec(config: Config) -> ModelSpec:
     decoder = decoder_spec(config.with_defaults(_TEXT), "phi3")
-    tower = naflex_spec(vision_config(config).with_defaults(_VISION), config.get("mm_vision_select_layer", -2))
+    tower = naflex_spec(vision_config(config).with_defaults(SO_400M), config.get("mm_vision_select_layer", -2))
     return ModelSpec(decoder, tower, ProjectorSpec(tower.hidden, decoder.dims), OUTSIDE)
 
 

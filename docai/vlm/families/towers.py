@@ -25,6 +25,8 @@ _VIT = {
 }  # fmt: skip
 _CLIP = {**_VIT, "patch_size": 32, "hidden_act": "quick_gelu", "layer_norm_eps": 1e-5}
 _SIGLIP = {**_VIT, "patch_size": 16, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6}
+# The tower that most families have, whose sizes published files leave to their code.
+SO_400M = {"hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "num_attention_heads": 16}
 _KINDS = {"clip": _CLIP, "clip_vision_model": _CLIP, "siglip": _SIGLIP, "siglip_vision_model": _SIGLIP}
 _PIXTRAL = {
     "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16,

@@ -11,7 +11,7 @@ from docai.vlm.families import Family
 from docai.vlm.families.decoders import decoder_spec
 from docai.vlm.families.nested import image_token, nested_rules, vision_config
 from docai.vlm.families.qwen_vision import SEQUENTIAL, prompt_spec
-from docai.vlm.families.towers import TOWER
+from docai.vlm.families.towers import SO_400M, TOWER
 from docai.vlm.images import block_images
 from docai.vlm.spec import ModelSpec
 
@@ -20,8 +20,7 @@ _TEXT = {
     "num_attention_heads": 32, "rope_theta": 5e5, "max_position_embeddings": 32_768,
 }  # fmt: skip
 _VISION = {
-    "hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "num_attention_heads": 16,
-    "num_channels": 3, "patch_size": 16, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6,
+    **SO_400M, "num_channels": 3, "patch_size": 16, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6,
     "spatial_merge_size": 2, "window_size": 256, "fullatt_block_indexes": [7, 15, 23, 26],
 }  # fmt: skip
 
