@@ -12,6 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from docai.errors import InputError
 from docai.layout.detector import label_named
+from docai.ocr.as_one import read_as_one
 from docai.ocr.asking import Answer, Question, by_size
 from docai.ocr.engines import Recognised
 from docai.ocr.manners import manner_of
@@ -243,6 +244,46 @@ def test_parts_are_not_asked_about_for_ever() -> None:
     result, model = read(lambda _: Generation("word " * 200, finish_reason="loop"), lines=lines)
     assert 1 < len(model.asked) <= 15
     assert result.blocks[0].verdict == "loop"
+
+
+def as_one(answer: Generation, **how: Any) -> tuple[list[PageResult], Engine]:
+    """Three pages of one text; the second is blank, the third has a text layer."""
+    engine, layer = Engine(), [Line("It has a text layer of its own", Box(40, 40, 500, 75))]
+    leaves = [Leaf(page(*LINES)), Leaf(page(index=1)), Leaf(page(*LINES, index=2), lines=layer)]
+    reader = PromptedReader(Model(lambda _: answer), manner_of("got"), engine, **how)
+    return read_as_one(reader, leaves), engine
+
+
+def test_pages_as_one_text_have_another_where_the_answer_cannot_be_used() -> None:
+    results, engine = as_one(Generation("word " * 200, finish_reason="loop"))
+    assert [[b.text for b in result.blocks] for result in results] == [[TEXT], [], ["It has a text layer of its own"]]
+    assert [[(b.source, b.verdict) for b in r.blocks] for r in results] == [
+        [("ocr:embedded", "loop")], [], [("text-layer", "loop")],
+    ]  # fmt: skip
+    assert [result.outcome.status for result in results] == [Status.FALLBACK, Status.OK, Status.FALLBACK]
+    assert "another text stands in its place (the whole page)" in results[2].outcome.reasons
+    assert engine.reads == 1
+
+
+@pytest.mark.parametrize(("guard", "status"), [("mark", Status.DEGRADED), ("off", Status.OK)])
+def test_or_the_one_text_is_marked_or_left_alone(guard: Any, status: Status) -> None:
+    results, engine = as_one(Generation("Once. " + "word " * 200, finish_reason="loop"), guard=guard)
+    assert [result.outcome.status for result in results] == [status, Status.OK, Status.OK]
+    assert (len(results[0].blocks), engine.reads) == (1, 0)
+
+
+def test_a_whole_page_is_replaced_by_all_that_stands_on_it() -> None:
+    lines = [Line(text, Box(40, 40 + 200 * n, 500, 75 + 200 * n)) for n, text in enumerate(LINES)]
+    result, _ = read(lambda _: "", leaf=Leaf(page(*LINES), None, lines))
+    assert [b.text for b in result.blocks] == LINES
+    assert result.outcome.status is Status.FALLBACK
+
+
+def test_answers_have_lines_where_the_ink_is() -> None:
+    result, _ = read(lambda _: TEXT, region("text"))
+    assert [line.text for line in result.blocks[0].lines] == LINES
+    assert [round(line.box.t, -1) for line in result.blocks[0].lines] == [50, 110, 170]
+    assert {line.source for line in result.blocks[0].lines} == {"vlm:fake"}
 
 
 def test_pictures_that_a_model_does_not_take() -> None:

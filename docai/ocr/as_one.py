@@ -8,22 +8,27 @@ from typing import TYPE_CHECKING
 
 from docai.errors import InputError
 from docai.ocr.asking import Question
-from docai.ocr.guard import Finding, Verdict, judge, summary
+from docai.ocr.captions import with_captions
+from docai.ocr.guard import Finding, Verdict, instead, judge, summary
 from docai.ocr.ink import Ink, ink_of
+from docai.ocr.placing import assemble_by_place
+from docai.ocr.reading import read_part
 from docai.ocr.routed import blocks_of, whole_page
 from docai.ocr.routes import PLAIN
 from docai.types import Page, PageOutcome, PageResult, Status
 
 if TYPE_CHECKING:
-    from docai.ocr.prompted import PromptedReader
-    from docai.vlm.request import Generation
+    from docai.ocr.prompted import Leaf, PromptedReader
+    from docai.types import RGB
 
 
-def read_as_one(reader: PromptedReader, pages: Sequence[Page]) -> list[PageResult]:
-    """The results of pages, blank ones left out of the question. Nothing takes the place of an answer that is wrong.
+def read_as_one(reader: PromptedReader, leaves: Sequence[Leaf]) -> list[PageResult]:
+    """The results of pages, blank ones left out of the question.
 
+    Where the answer cannot be used, each page has the text that its text layer has, or that the embedded engine reads.
     Raises InputError for pages that the model does not take, LimitExceeded for more than it can read at once.
     """
+    pages = [leaf.page for leaf in leaves]
     seen = [reader.pixels(page) for page in pages]
     inks = [ink_of(pixels) for pixels in seen]
     inked = [n for n, ink in enumerate(inks) if not ink.blank]
@@ -35,7 +40,14 @@ def read_as_one(reader: PromptedReader, pages: Sequence[Page]) -> list[PageResul
     ((_, answer),) = reader.asker.ask([question])
     if isinstance(answer, InputError):
         raise answer
-    result = _result(reader, pages[first], answer, _all([inks[n] for n in inked]))
+    ink = _all([inks[n] for n in inked])
+    verdict = Verdict(Finding.OK, answer.text) if reader.guard == "off" else judge(answer, ink)
+    if not verdict.usable and reader.guard == "fallback":
+        return [
+            PageResult(leaf.page) if inks[n].blank else _instead(reader, leaf, seen[n], verdict)
+            for n, leaf in enumerate(leaves)
+        ]
+    result = _result(reader, pages[first], verdict)
     said = f"read as one text with page {pages[first].index + 1}"
     return [result if n == first else PageResult(page, outcome=_beside(said)) for n, page in enumerate(pages)]
 
@@ -51,13 +63,19 @@ def _all(inks: Sequence[Ink]) -> Ink:
     )
 
 
-def _result(reader: PromptedReader, page: Page, answer: Generation, ink: Ink) -> PageResult:
-    checked = reader.guard != "off"
-    verdict = judge(answer, ink) if checked else Verdict(Finding.OK, answer.text)
+def _result(reader: PromptedReader, page: Page, verdict: Verdict) -> PageResult:
     route = whole_page(page)
     blocks = blocks_of(route, verdict.text, page, parser=reader.manner.parser, source=reader.source)
-    if checked:
+    if reader.guard != "off":
         blocks = [replace(b, verdict=verdict.finding.value, confidence=verdict.confidence) for b in blocks]
     numbered = [replace(b, id=f"p{page.index + 1}-b{n}") for n, b in enumerate(blocks, 1)]
     reasons = summary([(0, verdict)])
     return PageResult(page, tuple(numbered), PageOutcome(Status.DEGRADED, reasons) if reasons else PageOutcome())
+
+
+def _instead(reader: PromptedReader, leaf: Leaf, pixels: RGB, verdict: Verdict) -> PageResult:
+    """A page with another's text."""
+    lines = leaf.lines or read_part(leaf.page, pixels, leaf.page.box, reader.second).lines
+    blocks = [replace(b, verdict=verdict.finding.value) for b in assemble_by_place(leaf.page, lines, leaf.content)]
+    outcome = PageOutcome(Status.FALLBACK, (*summary([(0, verdict)]), instead([0])))
+    return PageResult(leaf.page, tuple(with_captions(blocks)), outcome, links=leaf.content.links)

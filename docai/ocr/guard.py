@@ -187,6 +187,11 @@ def summary(verdicts: Sequence[tuple[int, Verdict]]) -> tuple[str, ...]:
     return tuple(f"{reason} ({places(numbers)})" for reason, numbers in reasons.items())
 
 
+def instead(numbers: Sequence[int]) -> str:
+    """What is to be said where another text stands in the place of answers."""
+    return f"another text stands in its place ({places(numbers)})"
+
+
 def places(numbers: Sequence[int]) -> str:
     """`region 3`, `regions 1-4, 7`, `the whole page`."""
     if 0 in numbers:

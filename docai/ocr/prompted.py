@@ -12,12 +12,12 @@ from docai.ocr.asking import Answer, Asker, Question
 from docai.ocr.assemble import assemble
 from docai.ocr.captions import with_captions
 from docai.ocr.engines import Recognizer
-from docai.ocr.guard import Finding, Verdict, judge, places, summary
+from docai.ocr.guard import Finding, Verdict, instead, judge, summary
 from docai.ocr.ink import Ink, ink_of, middle_gap
 from docai.ocr.joining import in_reading_order, join_lines
 from docai.ocr.located import CANVAS, LOCATED, Shown
 from docai.ocr.manners import Manner
-from docai.ocr.placing import with_lines
+from docai.ocr.placing import assemble_by_place, with_lines
 from docai.ocr.reading import read_part
 from docai.ocr.routed import Route, blocks_of, cut_out, routes_of, whole_page
 from docai.ocr.routes import PLAIN
@@ -281,7 +281,10 @@ class _Sheet:
         return [replace(block, verdict=verdict.finding.value, confidence=verdict.confidence) for block in made]
 
     def _instead(self, part: _Part, verdict: Verdict, known: _Known) -> list[Block]:
-        made = assemble(self.leaf.page, known.lines, self.leaf.content, [part.route.region])
+        page, content = self.leaf.page, self.leaf.content
+        whole = part.route.category == PLAIN  # what lies where on it is told by its lines
+        regions = [part.route.region]
+        made = assemble_by_place(page, known.lines, content) if whole else assemble(page, known.lines, content, regions)
         return [replace(block, verdict=verdict.finding.value) for block in made]
 
 
@@ -292,5 +295,5 @@ def _within(region: Region, lines: Sequence[Line]) -> list[Line]:
 def _outcome(verdicts: Sequence[tuple[int, Verdict]], replaced: Sequence[int], notes: Sequence[str]) -> PageOutcome:
     reasons = (*notes, *summary(verdicts))
     if replaced:
-        return PageOutcome(Status.FALLBACK, (*reasons, f"another text stands in its place ({places(replaced)})"))
+        return PageOutcome(Status.FALLBACK, (*reasons, instead(replaced)))
     return PageOutcome(Status.DEGRADED, reasons) if reasons else PageOutcome()

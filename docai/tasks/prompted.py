@@ -172,7 +172,7 @@ class PromptedPages:
 
         started = time.perf_counter()
         try:
-            results = read_as_one(self.reader, [source.page(index) for index in indices])
+            results = read_as_one(self.reader, [self._leaf(source, index, None) for index in indices])
         except UsageError:
             raise
         except DocaiError as error:
