@@ -12,7 +12,8 @@ import tokenizers
 from safetensors.numpy import save_file
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
 
-from tests.parity.recipes import qwen3_5
+from tests.goldens.prompts.cases import GEMMA_4, GEMMA_4_TOKENS
+from tests.parity.recipes import gemma4, qwen3_5
 from tests.parity.recipes.qwen import QWEN_2_VISION, QWEN_3_VISION, mrope
 from tests.parity.weights import tensors
 
@@ -96,6 +97,32 @@ def _stamped(folder: Path, config: dict[str, Any]) -> Path:
     clips = {"patch_size": 4, "size": {"shortest_edge": 256, "longest_edge": 6 * 48 * 64}}
     files = {"preprocessor_config.json": prepare, "video_preprocessor_config.json": clips}
     return _written(folder, {**config, **ids}, backend, files)
+
+
+def tiny_gemma4(folder: Path, *, unified: bool = False, **text: Any) -> Path:
+    """A Gemma 4 whose last two layers see other layers' keys, or one without a tower."""
+    backend = byte_level()
+    backend.add_special_tokens([AddedToken(name, special=True) for name in ("<bos>", *GEMMA_4_TOKENS)])
+    ids = {f"{kind}_token_id": backend.token_to_id(f"<|{kind}|>") for kind in ("image", "video", "audio")}
+    base = gemma4.UNIFIED if unified else gemma4.SMALL
+    sizes = {
+        "vocab_size": VOCABULARY, "vocab_size_per_layer_input": VOCABULARY, "max_position_embeddings": 4096,
+        "head_dim": 32, "global_head_dim": 64, "sliding_window": 24,
+    }  # fmt: skip
+    whole = {
+        "model_type": "gemma4_unified" if unified else "gemma4",
+        "text_config": {**base, **sizes, **text},
+        "vision_config": gemma4.PATCHES if unified else gemma4.CLIPPED,
+        **ids,
+    }
+    said = {"bos_token": "<bos>", "eos_token": "<turn|>", "chat_template": GEMMA_4}
+    prepare = {"max_soft_tokens": 12, "do_normalize": False}
+    more = {
+        "tokenizer_config.json": said,
+        "preprocessor_config.json": prepare,
+        "video_preprocessor_config.json": {"max_soft_tokens": 4, "num_frames": 6},
+    }
+    return _written(folder, whole, backend, more)
 
 
 FALCON_SPECIAL = (

@@ -1,0 +1,417 @@
+"""Gemma 4 and Gemma 4 Unified beside parity: configs, what is computed by its definition, shared keys, answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+mx = pytest.importorskip("mlx.core")
+
+import mlx.nn as nn  # noqa: E402
+from mlx.utils import tree_flatten, tree_map_with_path  # noqa: E402
+from PIL import Image  # noqa: E402
+
+from docai.errors import CheckpointError, UsageError  # noqa: E402
+from docai.nn.axial import AxialRope  # noqa: E402
+from docai.nn.cache import FullCache, QuantizedCache, RotatingCache  # noqa: E402
+from docai.nn.grids import in_blocks  # noqa: E402
+from docai.nn.mlp import MlpSpec  # noqa: E402
+from docai.nn.moe import MoeSpec  # noqa: E402
+from docai.nn.patch_rows import PatchRows, PatchRowsSpec  # noqa: E402
+from docai.nn.per_layer import Inlet, PerLayer, PerLayerSpec  # noqa: E402
+from docai.nn.rope import ProportionalScaling, Rope, RopeSpec, frequencies  # noqa: E402
+from docai.nn.sandwich_vit import SandwichVit, SandwichVitSpec  # noqa: E402
+from docai.nn.twofold import Twofold, TwofoldSpec  # noqa: E402
+from docai.preprocess.inputs import ImageInput  # noqa: E402
+from docai.preprocess.processors import BudgetImages, within  # noqa: E402
+from docai.tasks.load import load  # noqa: E402
+from docai.vlm.config import Config  # noqa: E402
+from docai.vlm.connector import Averager, AveragerSpec  # noqa: E402
+from docai.vlm.families import family_of  # noqa: E402
+from docai.vlm.loading import load_network  # noqa: E402
+from docai.vlm.model import Model  # noqa: E402
+from docai.vlm.network import Network  # noqa: E402
+from docai.vlm.reading import new_caches  # noqa: E402
+from docai.vlm.request import GenerationOptions  # noqa: E402
+from docai.vlm.spec import ModelSpec  # noqa: E402
+from docai.vlm.vision import Seen  # noqa: E402
+from tests.clips import counted  # noqa: E402
+from tests.parity.stored import case_of, config_of, images_of, logits, weights_of, written  # noqa: E402
+from tests.parity.weights import noise, tensor  # noqa: E402
+from tests.test_cli import run  # noqa: E402
+from tests.tiny_checkpoint import tiny_gemma4  # noqa: E402
+
+S, F = "sliding_attention", "full_attention"
+# What is left out here is what the configuration classes fill in.
+E2B = {
+    "model_type": "gemma4", "vision_config": {"patch_size": 16}, "text_config": {
+        "hidden_size": 1536, "intermediate_size": 6144, "num_hidden_layers": 35, "num_key_value_heads": 1,
+        "num_kv_shared_layers": 20, "use_double_wide_mlp": True, "layer_types": [S, S, S, S, F] * 7,
+        "final_logit_softcapping": 30.0,
+    },
+}  # fmt: skip
+MIXED = {
+    "model_type": "gemma4", "text_config": {
+        "hidden_size_per_layer_input": 0, "enable_moe_block": True, "num_experts": 128, "top_k_experts": 8,
+        "moe_intermediate_size": 704, "attention_k_eq_v": True, "num_global_key_value_heads": 2,
+        "use_bidirectional_attention": "vision",
+    },
+    "vision_config": {
+        "hidden_size": 1152, "num_attention_heads": 16, "num_key_value_heads": 16, "head_dim": 72,
+        "intermediate_size": 4304, "num_hidden_layers": 27, "standardize": True,
+    },
+}  # fmt: skip
+UNIFIED = {
+    "model_type": "gemma4_unified", "vision_config": {"patch_size": 16}, "text_config": {
+        "hidden_size": 3840, "intermediate_size": 15_360, "num_hidden_layers": 48, "num_attention_heads": 16,
+        "num_key_value_heads": 8, "num_global_key_value_heads": 1, "attention_k_eq_v": True,
+    },
+}  # fmt: skip
+
+
+def spec_of(config: dict[str, Any], **text: Any) -> ModelSpec:
+    config = {**config, "text_config": {**config["text_config"], **text}}
+    return family_of(config).spec(Config(config))
+
+
+def filled(module: nn.Module) -> dict[str, np.ndarray]:
+    """A module's weights, made anew and put in, by name."""
+    weights: dict[str, np.ndarray] = {}
+
+    def made(name: str, old: mx.array) -> mx.array:
+        weights[name] = tensor(name, old.shape, 3)
+        return mx.array(weights[name])
+
+    module.update(tree_map_with_path(made, module.parameters()))
+    return {name: value.astype(np.float64) for name, value in weights.items()}
+
+
+def rms(x: np.ndarray, weight: np.ndarray | float = 1.0) -> np.ndarray:
+    return x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6) * weight
+
+
+def gelu(x: np.ndarray) -> np.ndarray:
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    weights = np.exp(x - x.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def close(ours: mx.array, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(np.asarray(ours), expected, rtol=1e-4, atol=1e-5)
+
+
+# --- configs
+
+
+@pytest.mark.parametrize(
+    ("config", "parameters"), [(E2B, 4_797_113_635), (MIXED, 22_242_325_582), (UNIFIED, 11_957_272_624)]
+)
+def test_models_have_as_many_parameters_as_those_of_the_reference(config: dict[str, Any], parameters: int) -> None:
+    network = Network(spec_of(config))  # nothing is evaluated
+    assert sum(array.size for _, array in tree_flatten(network.parameters())) == parameters
+
+
+def test_a_config_of_the_hub_becomes_a_spec() -> None:
+    spec = spec_of(E2B)
+    assert (spec.image_token, spec.video_token, spec.image_mask) == (258_880, 258_884, None)
+    local, whole, borrower = (spec.decoder.layers[n] for n in (0, 4, 15))
+    assert (local.attention.head_dim, local.attention.window, local.attention.ahead) == (256, 512, "in window")
+    assert (whole.attention.head_dim, whole.attention.window, whole.attention.ahead) == (512, None, "never")
+    assert whole.attention.rope == RopeSpec(512, 1e6, scaling=ProportionalScaling(0.25))
+    assert (local.lender, borrower.lender, spec.decoder.layers[-1].lender) == (None, 13, 14)
+    assert (local.mlp, borrower.mlp) == (MlpSpec(6144, "gelu_pytorch_tanh"), MlpSpec(12_288, "gelu_pytorch_tanh"))
+    assert len(spec.decoder.keeping) == 15
+    assert spec.decoder.per_layer == PerLayerSpec(256, 262_144)
+    large = spec_of(MIXED)
+    attention = large.decoder.layers[5].attention
+    assert (attention.kv_heads, attention.values_are_keys, large.image_mask) == (2, True, "image")
+    assert not large.decoder.layers[0].attention.values_are_keys
+    assert large.decoder.layers[0].mlp == TwofoldSpec(
+        MlpSpec(9216, "gelu_pytorch_tanh"), MoeSpec(128, 8, 704, "gelu_pytorch_tanh")
+    )
+    assert spec_of(UNIFIED).decoder.layers[0].attention.window == 1024
+
+
+def test_layers_are_described_in_the_newer_form_as_well() -> None:
+    newer = spec_of(E2B, global_head_dim=None, per_layer_config={str(n): {"head_dim": 512} for n in range(4, 35, 5)})
+    assert newer == spec_of(E2B)
+
+
+@pytest.mark.parametrize(
+    ("config", "text", "message"),
+    [
+        (E2B, {"use_bidirectional_attention": "all"}, "writes nothing"),
+        (E2B, {"num_kv_shared_layers": 31}, "leave no layer of each kind"),
+        (E2B, {"layer_types": ["mamba"] * 35}, "expected layer_types of 35 layers"),
+        (E2B, {"layer_types": [F]}, "expected layer_types of 35 layers"),
+        (E2B, {"model_type": "llama"}, "text decoder 'llama' is not supported here"),
+        ({**MIXED, "vision_config": {"num_key_value_heads": 4}}, {}, "expected 12 num_key_value_heads"),
+    ],
+)
+def test_configs_that_make_no_model_are_refused(config: dict[str, Any], text: dict[str, Any], message: str) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        spec_of(config, **text)
+
+
+# --- weights
+
+
+def test_files_may_have_the_keys_that_borrowing_layers_do_not_use(tmp_path: Path) -> None:
+    name, more = "gemma4", {}
+    for number, width in ((3, 16), (4, 32)):
+        stem = f"model.language_model.layers.{number}.self_attn."
+        more |= {f"{stem}{x}_proj.weight": noise(x, (width, 32), 1) for x in "kv"}
+        more[f"{stem}k_norm.weight"] = noise("norm", (8,), 1)
+    folder = written(tmp_path, config_of(name), weights_of(name) | more)
+    with np.load(Path(__file__).parent / "parity" / "cases" / f"{name}.npz") as stored:
+        expected = stored["logits"]
+    ours = logits(load_network(folder), case_of(name)["tokens"], images_of(name))
+    np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=5e-5)
+
+
+def test_without_its_tower_it_is_a_text_model(tmp_path: Path) -> None:
+    name, words = "gemma4", case_of("gemma4_text")["tokens"]
+    text = {k: v for k, v in weights_of(name).items() if "language_model" in k}
+    whole = load_network(written(tmp_path / "whole", config_of(name), weights_of(name)))
+    alone = load_network(written(tmp_path / "text", config_of(name), text))
+    assert alone.spec.vision is None
+    assert alone.spec.connector is None
+    np.testing.assert_array_equal(logits(alone, words), logits(whole, words))
+
+
+@pytest.mark.parametrize("name", ["gemma4", "gemma4_unified"])  # MLX has no experts in half precision on a CPU
+def test_half_precision_stays_half_precision(name: str, tmp_path: Path) -> None:
+    folder = written(tmp_path, config_of(name), weights_of(name))
+    network, tokens, images = load_network(folder, dtype="bfloat16"), case_of(name)["tokens"], images_of(name)
+    features, caches = network.encode(images), network.caches()
+    hidden = network.prefill(network.prompt(tokens, features), caches)
+    step = network.step(mx.array([[5]]), caches)
+    assert {hidden.dtype, step.dtype, *(one.rows.dtype for one in features)} == {mx.bfloat16}
+    half = np.asarray(network.decoder.logits(hidden).astype(mx.float32))[0]
+    off = half - logits(load_network(folder), tokens, images)
+    assert np.sqrt(np.mean(off**2)) < 0.2  # bfloat16 has 8 bits, and scores are not scaled
+
+
+# --- what is computed, by its definition
+
+
+def test_embeddings_for_each_layer() -> None:
+    dims, layers, width = 12, 3, 4
+    inner, inlet = PerLayer(dims, layers, PerLayerSpec(width, 20), 1e-6), Inlet(dims, width, "gelu_pytorch_tanh", 1e-6)
+    w, v = filled(inner), filled(inlet)
+    tokens, x = np.array([[3, 0, 19]]), noise("x", (1, 3, dims), 1).astype(np.float64)
+    context = (x @ w["project.weight"].T / np.sqrt(dims)).reshape(1, 3, layers, width)
+    own = w["embed.weight"][tokens].reshape(1, 3, layers, width) * 2.0
+    expected = (rms(context, w["norm.weight"]) + own) / np.sqrt(2)
+    ours = inner(mx.array(tokens), mx.array(x.astype(np.float32)))
+    close(ours, expected)
+    taken = (gelu(x @ v["gate.weight"].T) * expected[:, :, 1]) @ v["up.weight"].T
+    close(inlet(mx.array(x.astype(np.float32)), ours[:, :, 1]), x + rms(taken, v["norm.weight"]))
+
+
+def test_experts_beside_a_dense_block() -> None:
+    dims, experts, top_k = 12, 5, 2
+    block = Twofold(
+        dims, TwofoldSpec(MlpSpec(8, "gelu_pytorch_tanh"), MoeSpec(experts, top_k, 6, "gelu_pytorch_tanh")), 1e-6
+    )
+    w, x = filled(block), noise("x", (7, dims), 1).astype(np.float64)
+
+    def feed(rows: np.ndarray, gate: np.ndarray, up: np.ndarray, down: np.ndarray) -> np.ndarray:
+        return (gelu(rows @ gate.T) * (rows @ up.T)) @ down.T
+
+    dense = feed(rms(x, w["dense_norm.weight"]), *(w[f"dense.{n}.weight"] for n in ("gate", "up", "down")))
+    expected = rms(dense, w["dense_post_norm.weight"])
+    scores = softmax(rms(x, w["router.scale"]) / np.sqrt(dims) @ w["router.proj.weight"].T)
+    mixed = np.zeros_like(x)
+    for row, score in enumerate(scores):
+        chosen = np.argsort(-score)[:top_k]
+        for expert in chosen:
+            weight = score[expert] / score[chosen].sum() * w["router.per_expert"][expert]
+            parts = (w[f"experts.{n}.weight"][expert] for n in ("gate", "up", "down"))
+            mixed[row] += weight * feed(rms(x[row], w["norm.weight"]), *parts)
+    close(block(mx.array(x.astype(np.float32))), expected + rms(mixed, w["post_norm.weight"]))
+
+
+def test_only_the_first_pairs_of_a_proportional_rotation_turn() -> None:
+    spec = RopeSpec(32, 100.0, scaling=ProportionalScaling(0.25, factor=2.0))
+    turns = 100.0 ** -(np.arange(0, 32, 2) / 32) / 2
+    np.testing.assert_allclose(frequencies(spec), np.where(np.arange(16) < 4, turns, 0.0))
+    x = noise("x", (1, 2, 5, 32), 1)
+    at = np.arange(3, 8)[:, None] * frequencies(spec)
+    a, b = x[..., :16], x[..., 16:]
+    expected = np.concatenate([a * np.cos(at) - b * np.sin(at), b * np.cos(at) + a * np.sin(at)], -1)
+    close(Rope(spec).counting(3, 8)(mx.array(x)), expected)
+    close(Rope(spec).at(mx.arange(3, 8)[None])(mx.array(x)), expected)
+
+
+def test_columns_turn_the_first_half_of_a_head_and_rows_the_second() -> None:
+    x, rows, columns = noise("x", (6, 2, 16), 1), np.array([0, 0, 1, 1, 2, 2]), np.array([0, 1, 0, 1, 0, 1])
+    turns = 100.0 ** -(np.arange(0, 8, 2) / 8)
+    halves = []
+    for part, places in ((x[..., :8], columns), (x[..., 8:], rows)):
+        at = (places[:, None] * turns)[:, None]
+        a, b = part[..., :4], part[..., 4:]
+        halves += [a * np.cos(at) - b * np.sin(at), b * np.cos(at) + a * np.sin(at)]
+    turn = AxialRope(100.0, apart=True).turn(rows.astype(np.int32), columns.astype(np.int32), 16)
+    close(turn(mx.array(x)), np.concatenate(halves, -1))
+
+
+def test_a_tower_by_its_definition() -> None:
+    """Row by row, as the reference has it; ours takes blocks of 2 x 2."""
+    spec = SandwichVitSpec(12, 1, 2, 8, 10, 2, 9, merge=2, clipped=True)
+    tower = SandwichVit(spec)
+    w, (h, width) = filled(tower), (4, 6)
+    patches = np.abs(noise("patches", (h * width, 12), 1)).astype(np.float64)
+    rows, columns = np.indices((h, width)).reshape(2, -1)
+    x = (2 * patches - 1) @ w["patch.weight"].T + w["columns.weight"][columns] + w["rows.weight"][rows]
+
+    def linear(name: str, x: np.ndarray) -> np.ndarray:
+        low, high, least, most = (
+            w[f"blocks.0.{name}.{b}"] for b in ("input_min", "input_max", "output_min", "output_max")
+        )
+        return np.clip(np.clip(x, low, high) @ w[f"blocks.0.{name}.linear.weight"].T, least, most)
+
+    normed = rms(x, w["blocks.0.attn_norm.weight"])
+    q, k, v = (linear(f"attn.{n}", normed).reshape(-1, 2, 8) for n in "qkv")
+    turn = AxialRope(100.0, apart=True).turn(rows.astype(np.int32), columns.astype(np.int32), 8)
+    q, k = (
+        np.asarray(turn(mx.array(rms(a, w[f"blocks.0.attn.{n}_norm.weight"]).astype(np.float32))))
+        for a, n in ((q, "q"), (k, "k"))
+    )
+    out = np.einsum("hij,jhd->ihd", softmax(np.einsum("ihd,jhd->hij", q, k)), rms(v)).reshape(len(x), -1)
+    x = x + rms(linear("attn.o", out), w["blocks.0.attn_post_norm.weight"])
+    normed = rms(x, w["blocks.0.mlp_norm.weight"])
+    branch = linear("mlp.down", gelu(linear("mlp.gate", normed)) * linear("mlp.up", normed))
+    x = x + rms(branch, w["blocks.0.mlp_post_norm.weight"])
+    order = in_blocks(np.arange(h * width).reshape(h, width), 2)
+    ours = tower.encode(mx.array(patches[order].astype(np.float32)), [(1, h, width)]).rows
+    np.testing.assert_allclose(np.asarray(ours), x[order], rtol=1e-3, atol=1e-4)
+
+    averager = Averager(AveragerSpec(12, 5, merged=4, standard=True))
+    u = filled(averager)
+    squares = x.reshape(2, 2, 3, 2, 12).mean(axis=(1, 3)).reshape(6, 12) * np.sqrt(12)
+    expected = rms((squares - u["bias"]) * u["scale"]) @ u["up.weight"].T
+    image = ImageInput(patches, 6, (1, h, width))
+    np.testing.assert_allclose(np.asarray(averager(Seen(ours), image).rows), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_patches_straight_to_rows() -> None:
+    module = PatchRows(PatchRowsSpec(12, 8, 6, 5))
+    w, patches = filled(module), noise("patches", (10, 12), 1).astype(np.float64)
+
+    def norm(x: np.ndarray, name: str) -> np.ndarray:
+        centred = x - x.mean(-1, keepdims=True)
+        spread = np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+        return centred / spread * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+    x = norm(norm(patches, "in_norm") @ w["project.weight"].T + w["project.bias"], "norm")
+    columns, rows = np.array([0, 1, 2, 0, 1, 2, 0, 1, 0, 1]), np.array([0, 0, 0, 1, 1, 1, 0, 0, 1, 1])
+    x = norm(x + w["columns.weight"][columns] + w["rows.weight"][rows], "placed_norm")
+    ours = module.encode(mx.array(patches.astype(np.float32)), [(1, 2, 3), (1, 2, 2)])
+    close(ours, rms(x) @ w["up.weight"].T)
+
+
+# --- pictures
+
+
+@pytest.mark.parametrize("kind", ["gemma4", "gemma4_unified"])
+def test_a_request_may_have_more_tokens_or_fewer(kind: str) -> None:
+    images = family_of({"model_type": kind}).images
+    assert images is not None
+    processor, rgb = images({}, {}), np.zeros((600, 800, 3), np.uint8)
+    assert isinstance(processor, BudgetImages)
+    assert [within(processor, most)(rgb).tokens for most in (70, 280, 560, 5000)] == [63, 266, 540, 1064]
+    assert processor(rgb).tokens == 266
+
+
+def test_no_side_is_longer_than_the_table_of_positions() -> None:
+    images = family_of({"model_type": "gemma4"}).images
+    assert images is not None
+    small = images({}, {"vision_config": {"position_embedding_size": 12}})
+    for size in ((600, 800), (10, 4000), (4000, 10)):
+        image = small(np.zeros((*size, 3), np.uint8))
+        assert image.grid is not None
+        assert max(image.grid) <= 12
+    with pytest.raises(CheckpointError, match="expected a budget"):
+        images({"max_soft_tokens": -4}, {})
+
+
+# --- shared keys
+
+
+def test_layers_that_borrow_have_no_cache_of_their_own() -> None:
+    network = Network(spec_of(E2B))
+    assert [type(cache) for cache in network.caches()] == [*[RotatingCache] * 4, FullCache] * 3
+    rounded = new_caches(network, GenerationOptions(kv_bits=8, kv_dense_last=True))
+    assert [type(cache) for cache in rounded[4::5]] == [QuantizedCache, QuantizedCache, FullCache]
+    kept = new_caches(network, GenerationOptions(kv_window=64))
+    assert {type(cache) for cache in kept} == {RotatingCache}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Model]:
+    folder = tmp_path_factory.mktemp("models")
+    return {
+        "small": load(str(tiny_gemma4(folder / "small"))),
+        "unified": load(str(tiny_gemma4(folder / "unified", unified=True))),
+    }
+
+
+TEXTS = ("Hello world, hello  twice.", "a", "a list of some words that come in any order, 1, 2, 3 and more of them, 4")
+
+
+@pytest.mark.parametrize("name", ["small", "unified"])
+@pytest.mark.parametrize("options", [{}, {"kv_bits": 8}, {"kv_window": 16}, {"prefill_step": 16}], ids=str)
+def test_requests_of_many_lengths_are_as_if_alone(
+    models: dict[str, Model], name: str, options: dict[str, Any], rgb: np.ndarray
+) -> None:
+    model = models[name]
+    asked: list[Any] = [(text, []) for text in TEXTS] + [("What?", [rgb]), ("And these?", [rgb[:20], rgb])]
+    alone = [model.generate(*one, max_tokens=12, **options) for one in asked]
+    together = list(model.generate_many(iter(asked), max_tokens=12, **options))
+    assert [done.tokens for done in together] == [done.tokens for done in alone]  # type: ignore[union-attr]
+    model.clear()
+    again = [model.generate(*one, max_tokens=12, **options) for one in asked]
+    assert [done.tokens for done in again] == [done.tokens for done in alone]
+
+
+@pytest.fixture
+def rgb() -> np.ndarray:
+    return np.random.RandomState(1).randint(0, 256, (40, 60, 3)).astype(np.uint8)
+
+
+# --- answers
+
+
+@pytest.mark.parametrize("unified", [False, True], ids=["tower", "unified"])
+def test_commands_answer(
+    unified: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], rgb: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = str(tiny_gemma4(tmp_path / "m", unified=unified))
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.png", "b.png"):
+        Image.fromarray(rgb).save(name)
+    Path("a.mkv").write_bytes(counted(30))
+    short = ("-m", model, "--max-tokens", "4")
+    assert run("chat", "a.png", "b.png", "-p", "What is this?", *short, "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["usage"]["images"] == 2 * 8  # 2 x 4 of at most 12
+    assert run("caption", "a.png", *short) == 0
+    assert run("ocr", "a.png", *short) in (0, 1)
+    capsys.readouterr()
+    assert run("video", "a.mkv", "What happens?", *short, "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [len(clip["frames"]) for clip in said["videos"]] == [6]
+    assert said["usage"]["generated"] <= 4
+
+
+def test_what_a_model_reads_only_it_is_told(models: dict[str, Model]) -> None:
+    with pytest.raises(UsageError, match=r"<\|image\|>"):
+        models["small"].generate("a text with <|image|> in it")
