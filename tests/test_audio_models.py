@@ -17,7 +17,7 @@ pytest.importorskip("mlx.core")
 import numpy as np
 from PIL import Image
 
-from docai import load
+from docai import load, video
 from docai.cli import chat as command
 from docai.cli.progress import Reporter
 from docai.errors import InputError, LimitExceeded, UsageError
@@ -141,6 +141,17 @@ def test_unified_hears_beside_a_video(here: Path, capsys: pytest.CaptureFixture[
     assert run("chat", "loud.mkv", "--audio", "tick.wav", *words) == 0
     both = json.loads(capsys.readouterr().out)["usage"]
     assert (both["audio"], both["images"] > 0) == (16, True)  # 320 samples, 20 a frame
+
+
+def test_docai_video_takes_a_sound(here: Path, unified: Model, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--audio", "tick.wav", "--json", "--max-tokens", "2", "--max-frames", "2")
+    assert run("video", "clip.mkv", "w5", "-m", "unified", *words) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["usage"]["audio"], len(said["videos"])) == (16, 1)
+    assert run("video", "clip.mkv", "w5", "-m", "hears", *words) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == f"docai: error: {COMBINED}"
+    answer = video("clip.mkv", "w5", unified, max_frames=2, max_tokens=2, audio="tick.wav")
+    assert (answer.generation.usage.audio, answer.text) == (16, said["text"])
 
 
 class Typist:

@@ -137,10 +137,11 @@ def chat(
 
 
 @app.command(epilog=SETTINGS)
-@takes(VideoOptions, ClipOptions, ModelOptions, GenerationOptions)
+@takes(VideoOptions, ClipOptions, SoundOptions, ModelOptions, GenerationOptions)
 def video(
     options: VideoOptions,
     clips: ClipOptions,
+    sounds: SoundOptions,
     model: ModelOptions,
     generation: GenerationOptions,
     inputs: Annotated[
@@ -154,8 +155,8 @@ def video(
     """Ask a model about videos."""
     from docai.cli.video import run_video
 
-    words = inputs or []
-    leave(run_video(words, options, clips, model, generation, as_json=as_json, quiet=quiet, verbose=verbose))
+    run = partial(run_video, inputs or [], options, clips, sounds, model, generation)
+    leave(run(as_json=as_json, quiet=quiet, verbose=verbose))
 
 
 @app.command(epilog=SETTINGS)

@@ -13,8 +13,8 @@ from docai.cli.progress import Reporter
 from docai.errors import ExitCode, UsageError
 from docai.render.inputs import expand
 from docai.tasks.chat import answer_json
-from docai.tasks.options import ClipOptions, ModelOptions, PictureOptions, VideoOptions
-from docai.tasks.pictures import media_from
+from docai.tasks.options import ClipOptions, ModelOptions, PictureOptions, SoundOptions, VideoOptions
+from docai.tasks.pictures import media_from, sounds_in
 from docai.tasks.video import contact_sheet, shown, talk_about
 from docai.vlm.request import GenerationOptions
 
@@ -23,6 +23,7 @@ def run_video(
     words: Sequence[str],
     asked: VideoOptions,
     clips: ClipOptions,
+    sounds: SoundOptions,
     model: ModelOptions,
     options: GenerationOptions,
     *,
@@ -39,6 +40,7 @@ def run_video(
             check_writable(Path(asked.contact_sheet).absolute().parent)
         pictures = PictureOptions(max_bytes=clips.max_bytes, max_pixels=clips.max_pixels)
         media = media_from(expand(names, max_bytes=clips.max_bytes), pictures, clips, asked.max_images, moving=True)
+        media += sounds_in(sounds)
         talk = talk_about(loaded(model, reporter), media, asked, options)
         if as_json:
             answer = talk.ask(question)

@@ -72,7 +72,7 @@ class AudioFile:
         if not count:
             raise InputError("the audio is empty: it has no samples")
         whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        if not float(np.abs(whole).max()) < _LOUDEST:
+        if not (float(whole.max()) < _LOUDEST and float(whole.min()) > -_LOUDEST):
             raise InputError(f"{_BROKEN} (samples that are no numbers, or {_LOUDEST:g} times full scale)")
         return at_rate(whole, self._sound.rate, rate)
 

@@ -15,11 +15,13 @@ from docai.tasks.pictures import clip_in
 from docai.types import VIDEO_FPS, VIDEO_FRAMES
 from docai.vlm.clips import Clip
 from docai.vlm.request import Generation, GenerationOptions
+from docai.vlm.sounds import sound_of
 from docai.writing import clock
 
 if TYPE_CHECKING:
     from docai.vlm.clips import Medium
     from docai.vlm.model import Model
+    from docai.vlm.sounds import SoundLike
 
 _SHEET, _CELL, _EDGE, _LINE = 4, (320, 180), 8, 18  # columns; pixels of a frame, between frames, of the line below
 _GROUND, _INK = (255, 255, 255), (32, 32, 32)
@@ -59,11 +61,13 @@ def video(
     max_frames: int = VIDEO_FRAMES,
     sampling: Literal["even", "scenes"] = "even",
     max_images: int | None = None,
+    audio: SoundLike | None = None,
     **options: Any,
 ) -> VideoAnswer:
     """The answer to a question about one or more videos: paths, or their bytes.
 
-    `model` is a name, or what `docai.load` gave. Other options are those of `GenerationOptions`.
+    `audio` is heard beside them: a path, bytes, or (samples, how many a second). `model` is a name, or what
+    `docai.load` gave. Other options are those of `GenerationOptions`.
     """
     from docai.render.document import input_file
     from docai.tasks.load import load
@@ -73,7 +77,7 @@ def video(
     clips = [clip_in(input_file(source, "video"), asked) for source in several]
     chosen = GenerationOptions(**options)
     talk = Chat(load(model) if isinstance(model, str) else model, chosen, most_images=max_images)
-    talk.add(clips)
+    talk.add([*clips, *(() if audio is None else (sound_of(audio),))])
     answer = talk.ask(question)
     return VideoAnswer(answer.text, shown(talk.model, clips), answer)
 
