@@ -6,6 +6,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from docai.nn import delta
 from docai.nn.batch import Places, batch_cache
 from docai.nn.cache import StateCache
 from docai.nn.delta import DeltaNet, DeltaSpec, delta_rule, unit_lower_inverse
@@ -98,6 +99,15 @@ def test_joined_it_is_the_same(spec: DeltaSpec) -> None:
     made.fuse()
     assert "qkv" not in made
     np.testing.assert_allclose(through(made, x, StateCache()), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_translated_for_a_gpu_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, outputs = rows(4, 9), []
+    for gpu in (False, True):
+        monkeypatch.setattr(delta, "on_gpu", lambda gpu=gpu: gpu)
+        made, cache = layer(SPECS["single"]), StateCache()
+        outputs.append([through(made, x[:, at : at + 1], cache) for at in range(9)])
+    np.testing.assert_allclose(outputs[0], outputs[1], rtol=1e-5, atol=1e-5)
 
 
 HARD = {

@@ -12,13 +12,16 @@ next.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
 
 import mlx.core as mx
 import mlx.nn as nn
 
-from docai.nn.activation import gated
-from docai.nn.attention import AttentionSpec
+from docai.checkpoint.backend import on_gpu
+from docai.nn.activation import ACTIVATIONS, gated
+from docai.nn.attention import AttentionSpec, in_heads
 from docai.nn.batch import BatchStateCache
 from docai.nn.cache import Arrays, LayerCache, StateCache
 from docai.nn.linear import joined
@@ -34,7 +37,8 @@ _L2_EPS = 1e-6  # of the norm of queries and keys, as in flash-linear-attention
 @dataclass(frozen=True, slots=True)
 class DeltaSpec(AttentionSpec):
     """One layer. `heads` of values, in groups that share one of `kv_heads` heads of queries and keys; a value has
-    `head_dim` numbers, a key `key_dim`. Queries, keys and values are mixed over `kernel` tokens first."""
+    `head_dim` numbers, a key `key_dim`. All three are mixed over `kernel` tokens before, and activated.
+    """
 
     key_dim: int = 0
     kernel: int = 0
@@ -76,7 +80,8 @@ class DeltaNet(nn.Module):
         self.step_bias = mx.zeros((spec.heads,))
         self.norm = nn.RMSNorm(spec.head_dim, eps=norm_eps)
         self.o = nn.Linear(spec.widths[2], dims, bias=False)
-        self._spec, self._gated = spec, gated(spec.activation)
+        self._spec, self._gated = spec, gated("silu")
+        self._step = stepping(spec) if on_gpu() else partial(taken, spec)
 
     def fuse(self) -> None:
         """Join what shares its input; done once, after the weights are loaded."""
@@ -89,14 +94,11 @@ class DeltaNet(nn.Module):
         """x (B, L, D) -> (B, L, D)"""
         assert isinstance(cache, StateCache | BatchStateCache), "these keep a state"
         qkv, z, b, a = self._projected(x)
-        rows, state = cache.held(lambda: self._empty(qkv))
-        rows = mx.concatenate([rows[:, 0], qkv], axis=1)  # (B, kernel - 1 + L, channels)
-        q, k, v = self._heads(nn.silu(convolved(rows, self.weight)))
-        fade = -mx.exp(self.log_rate.astype(mx.float32)) * nn.softplus(a.astype(mx.float32) + self.step_bias)
-        beta = mx.sigmoid(b.astype(mx.float32))
-        out, state = delta_rule(q, k, v, fade.swapaxes(1, 2), beta.swapaxes(1, 2), state)
-        cache.hold([rows[:, None, x.shape[1] :], state], x.shape[1])
-        out = self.norm(out.astype(x.dtype).transpose(0, 2, 1, 3))  # (B, L, heads, value)
+        take = self._step if x.shape[1] == 1 else partial(taken, self._spec)
+        held = cache.held(lambda: self._empty(qkv))
+        out, *held = take(qkv, b, a, *held, self.weight, self.log_rate, self.step_bias)
+        cache.hold(held, x.shape[1])
+        out = self.norm(out.astype(x.dtype))  # (B, L, heads, value)
         return self.o(self._gated(z.reshape(out.shape), out).reshape(z.shape))
 
     def _projected(self, x: mx.array) -> list[mx.array]:
@@ -112,17 +114,48 @@ class DeltaNet(nn.Module):
         rows = mx.zeros((batch, 1, spec.kernel - 1, qkv.shape[2]), qkv.dtype)
         return [rows, mx.zeros((batch, spec.heads, spec.key_dim, spec.head_dim), mx.float32)]
 
-    def _heads(self, x: mx.array) -> list[mx.array]:
-        """(B, L, channels) -> queries and keys of length 1, values: (B, heads, L, n), float32."""
-        spec = self._spec
-        keys, _, _ = spec.widths
-        parts = mx.split(x.astype(mx.float32), [keys, 2 * keys], axis=-1)
-        q, k, v = (
-            part.reshape(*x.shape[:2], n, -1).transpose(0, 2, 1, 3)
-            for part, n in zip(parts, (spec.kv_heads, spec.kv_heads, spec.heads), strict=True)
-        )
-        q, k = (mx.repeat(_unit(a), spec.heads // spec.kv_heads, axis=1) for a in (q, k))
-        return [q * spec.key_dim**-0.5, k, v]
+
+def taken(
+    spec: DeltaSpec,
+    qkv: mx.array,
+    b: mx.array,
+    a: mx.array,
+    rows: mx.array,
+    state: mx.array,
+    weight: mx.array,
+    log_rate: mx.array,
+    step_bias: mx.array,
+) -> tuple[mx.array, mx.array, mx.array]:
+    """What tokens read of a state (B, L, heads, value), and the rows and the state behind them.
+
+    qkv (B, L, channels), b and a (B, L, heads); rows and state as in `DeltaNet._empty`.
+    """
+    length = qkv.shape[1]
+    rows = mx.concatenate([rows[:, 0], qkv], axis=1)  # (B, kernel - 1 + L, channels)
+    q, k, v = _heads(spec, ACTIVATIONS[spec.activation](convolved(rows, weight)))
+    fade = -mx.exp(log_rate.astype(mx.float32)) * nn.softplus(a.astype(mx.float32) + step_bias)
+    beta = mx.sigmoid(b.astype(mx.float32))
+    out, state = delta_rule(q, k, v, fade.swapaxes(1, 2), beta.swapaxes(1, 2), state)
+    return out.transpose(0, 2, 1, 3), rows[:, None, length:], state
+
+
+@cache
+def stepping(spec: DeltaSpec) -> Callable[..., tuple[mx.array, mx.array, mx.array]]:
+    """`taken` for one token, where all that is not a product of matrices becomes a few kernels.
+
+    For GPUs, whose time goes into starting kernels; a CPU would gain nothing, and translate each of them first.
+    """
+    return mx.compile(partial(taken, spec))
+
+
+def _heads(spec: DeltaSpec, x: mx.array) -> list[mx.array]:
+    """(B, L, channels) -> queries, keys and values in heads, (B, heads, L, n), in float32; keys are of length 1."""
+    keys, _, _ = spec.widths
+    parts = mx.split(x.astype(mx.float32), [keys, 2 * keys], axis=-1)
+    counts = (spec.kv_heads, spec.kv_heads, spec.heads)
+    q, k, v = (in_heads(part, part.shape[-1] // count) for part, count in zip(parts, counts, strict=True))
+    q, k = (mx.repeat(_unit(part), spec.heads // spec.kv_heads, axis=1) for part in (q, k))
+    return [q * spec.key_dim**-0.5, k, v]
 
 
 def _unit(x: mx.array) -> mx.array:
@@ -144,7 +177,6 @@ def delta_rule(
     return _chunks(q, k, v, fade, beta, state)
 
 
-@mx.compile
 def _step(
     q: mx.array, k: mx.array, v: mx.array, fade: mx.array, beta: mx.array, state: mx.array
 ) -> tuple[mx.array, mx.array]:
