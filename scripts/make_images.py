@@ -1,10 +1,10 @@
-"""Makes the README's pictures from the sample article: `python scripts/make_images.py` (needs chromium for one)."""
+"""Makes the README's pictures from the sample article: `python scripts/make_images.py` (needs chromium for two)."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -16,11 +16,13 @@ WIDTH = 900
 
 
 def main() -> None:
+    sys.path.insert(0, str(ROOT))  # for what the tests have
     os.chdir(ROOT)  # the HTML names its source as it was given
     IMAGES.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         overlay(Path(folder))
         html(Path(folder))
+        page(Path(folder))
 
 
 def overlay(folder: Path) -> None:
@@ -32,14 +34,44 @@ def overlay(folder: Path) -> None:
 def html(folder: Path) -> None:
     """The HTML output as a browser shows it."""
     run("ocr", "samples/article.pdf", "--pages", "1", "--format", "html", "-o", folder / "article.html")
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
-    if browser is None:
-        raise SystemExit("chromium is not installed: docs/images/html.png is not made")
+    browser = program()
     shot = folder / "html.png"
     flags = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1400,900")
     where = (f"--user-data-dir={folder / 'profile'}", f"--screenshot={shot}", (folder / "article.html").as_uri())
     subprocess.run([browser, *flags, *where], check=True, capture_output=True)
     shrunk(shot, IMAGES / "html.png", width=1200)
+
+
+def page(folder: Path) -> None:
+    """The server's page with a document that was dropped on it."""
+    from tests.browser import Browser
+    from tests.serving import served
+
+    sheets = "document.querySelectorAll('.sheet').length === 2"
+    with served(folder / "state") as server:
+        browser = Browser(program(), folder / "server's")
+        try:
+            browser.size(1400, 1000)
+            browser.open(server.url)
+            browser.drop("#drop", [ROOT / "samples" / "article.pdf"])
+            browser.until(f"{sheets} && !document.querySelector('#formats').hidden")
+            browser.until("[...document.querySelectorAll('.paper img')].every((image) => image.naturalWidth > 0)")
+            browser.move(".sheet .block:nth-child(8)")
+            browser.run("scrollTo(0, 0)")
+            browser.picture(folder / "serve.png")
+        finally:
+            browser.close()
+    shrunk(folder / "serve.png", IMAGES / "serve.png", width=1400)
+
+
+def program() -> str:
+    """The browser. Raises SystemExit without one."""
+    from tests.browser import found
+
+    name = found()
+    if name is None:
+        raise SystemExit("chromium is not installed: not all pictures are made")
+    return name
 
 
 def run(*words: str | Path) -> None:

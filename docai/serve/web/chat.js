@@ -69,9 +69,11 @@ async function send() {
       const chunk = JSON.parse(data);
       if (chunk.error) throw new Error(chunk.error.message);
       const delta = chunk.choices[0]?.delta || {};
+      const follow = innerHeight + scrollY >= document.documentElement.scrollHeight - 60; // unless it is read higher up
       if (delta.reasoning_content) { thought.hidden = false; thought.append(delta.reasoning_content); }
       if (delta.content) said.append(delta.content);
       if (chunk.choices[0]?.finish_reason === "length") told.append("cut off at the most tokens · ");
+      if (follow) scrollTo({ top: document.documentElement.scrollHeight, behavior: "instant" });
       if (chunk.usage) told.append(`${chunk.usage.completion_tokens} tokens in ${((performance.now() - began) / 1000).toFixed(1)} s`);
     }
     turns.push(asked, { role: "assistant", content: said.textContent });
