@@ -154,7 +154,7 @@ class RotatingCache(Kept):
     def _chunk(self, k: mx.array, v: mx.array) -> tuple[mx.array, mx.array]:
         """Keys and values in temporal order: those that the first new token sees, and the new ones."""
         pair = [self._after(a, x) for a, x in ((self._keys, k), (self._values, v))]
-        self._keys, self._values = (a[:, :, -self.window :] for a in pair)
+        self._keys, self._values = (tail(a, self.window, axis=2) for a in pair)
         self._next = self._keys.shape[2]
         return pair[0], pair[1]
 
@@ -326,6 +326,12 @@ class Lent:
     def take(self, k: mx.array, v: mx.array) -> Answer:
         self._answer = self._cache.take(k, v)
         return self._answer
+
+def tail(a: mx.array, count: int, *, axis: int) -> mx.array:
+    """The last `count` along an axis, in memory of their own: a slice would keep all of the array."""
+    length = a.shape[axis]
+    return a if length <= count else mx.take(a, mx.arange(length - count, length), axis=axis)
+
 
     def attend(self, q: mx.array, k: mx.array, v: mx.array, scoring: Scoring, mask: Mask) -> mx.array:
         return self.take(k, v)(q, scoring, mask)

@@ -23,7 +23,7 @@ from docai.checkpoint.backend import on_gpu
 from docai.nn.activation import ACTIVATIONS, gated
 from docai.nn.attention import AttentionSpec, in_heads
 from docai.nn.batch import BatchStateCache
-from docai.nn.cache import Arrays, LayerCache, StateCache
+from docai.nn.cache import Arrays, LayerCache, StateCache, tail
 from docai.nn.linear import joined
 from docai.nn.mask import Mask
 from docai.nn.norm import rms
@@ -130,13 +130,12 @@ def taken(
 
     qkv (B, L, channels), b and a (B, L, heads); rows and state as in `DeltaNet._empty`.
     """
-    length = qkv.shape[1]
     rows = mx.concatenate([rows[:, 0], qkv], axis=1)  # (B, kernel - 1 + L, channels)
     q, k, v = _heads(spec, ACTIVATIONS[spec.activation](convolved(rows, weight)))
     fade = -mx.exp(log_rate.astype(mx.float32)) * nn.softplus(a.astype(mx.float32) + step_bias)
     beta = mx.sigmoid(b.astype(mx.float32))
     out, state = delta_rule(q, k, v, fade.swapaxes(1, 2), beta.swapaxes(1, 2), state)
-    return out.transpose(0, 2, 1, 3), rows[:, None, length:], state
+    return out.transpose(0, 2, 1, 3), tail(rows, spec.kernel - 1, axis=1)[:, None], state
 
 
 @cache
