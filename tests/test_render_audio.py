@@ -185,3 +185,23 @@ def test_without_pyav_wav_is_still_read(monkeypatch: pytest.MonkeyPatch) -> None
     np.testing.assert_allclose(heard(wav(TONE)), TONE, atol=4e-5)
     with pytest.raises(DependencyMissing, match=r"audio other than WAV.* need PyAV.*docai\[video\]"):
         heard(b"fLaC" + bytes(100))
+
+
+def test_broken_wav_files_are_heard_or_refused() -> None:
+    """Whatever the bytes of the header and behind it are, but for those that say that it is WAV, in PCM."""
+    random, whole = np.random.RandomState(7), wav(STEREO[:200], extra=b"LIST" + struct.pack("<I", 4) + b"abcd")
+    heard_some = 0
+    for _ in range(150):
+        data = bytearray(whole)
+        for at in random.randint(16, 80, random.randint(1, 5)):
+            if at not in (20, 21):
+                data[at] = random.choice([0, 1, 2, 127, 128, 255, random.randint(256)])
+        cut = bytes(data[: random.randint(40, len(data) + 1)])
+        try:
+            found = heard(cut)
+        except DocaiError:
+            continue
+        heard_some += 1
+        assert np.isfinite(found).all()
+        assert len(found) <= 200 * 32 * 16
+    assert 30 < heard_some < 150
