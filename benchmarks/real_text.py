@@ -34,7 +34,7 @@ def texts(count: int) -> list[str]:
 def rounding(model: Any, options: argparse.Namespace) -> None:
     import mlx.core as mx
 
-    from docai.nn.cache import Rounding
+    from docai.nn.rounding import Rounding
 
     network = model.network
     kinds: dict[str, dict[str, Any]] = {

@@ -10,8 +10,9 @@ import pytest
 
 from docai.nn import batch as batch_module
 from docai.nn.batch import BatchCache, Places, batch_cache, storage_columns
-from docai.nn.cache import Cache, FullCache, QuantizedCache, RotatingCache, Rounding
+from docai.nn.cache import Cache, FullCache, QuantizedCache, RotatingCache
 from docai.nn.rope import LongScaling, Rope, RopeSpec
+from docai.nn.rounding import Rounding
 from docai.nn.scores import Scoring
 
 HEADS, KV_HEADS, DIMS = 4, 2, 64

@@ -6,8 +6,9 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from docai.nn.cache import Cache, FullCache, Lent, QuantizedCache, RotatingCache, Rounding
+from docai.nn.cache import Cache, FullCache, Lent, QuantizedCache, RotatingCache
 from docai.nn.mask import Blocks
+from docai.nn.rounding import Rounding
 from docai.nn.scores import Scoring
 
 HEADS, KV_HEADS, DIMS, LENGTH = 4, 2, 32, 23

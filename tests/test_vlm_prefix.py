@@ -13,7 +13,8 @@ import pytest
 
 mx = pytest.importorskip("mlx.core")
 
-from docai.nn.cache import Cache, FullCache, QuantizedCache, RotatingCache, Rounding  # noqa: E402
+from docai.nn.cache import Cache, FullCache, QuantizedCache, RotatingCache  # noqa: E402
+from docai.nn.rounding import Rounding  # noqa: E402
 from docai.nn.scores import Scoring  # noqa: E402
 from docai.tasks.load import load  # noqa: E402
 from docai.vlm.engine import Engine  # noqa: E402

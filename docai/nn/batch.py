@@ -22,11 +22,11 @@ from docai.nn.cache import (
     FullCache,
     QuantizedCache,
     RotatingCache,
-    Rounding,
     StateCache,
 )
 from docai.nn.latent_cache import LatentCache, RotatingLatentCache, RoundedLatentCache
 from docai.nn.mask import Blocks, Mask
+from docai.nn.rounding import Rounding, turned
 from docai.nn.scores import Scoring, attend, attend_quantized, attend_rounded_rows
 
 
@@ -233,13 +233,13 @@ class BatchQuantizedCache(BatchCache):
         self._rounding = rounding
 
     def _key_parts(self, k: mx.array) -> Arrays:
-        return self._rounding.packed(k, value=False)
+        return self._rounding.packed(turned(k), value=False)
 
     def _value_parts(self, v: mx.array) -> Arrays:
         return self._rounding.packed(v, value=True)
 
     def _attended(self, q: mx.array, k: Arrays, v: Arrays, scoring: Scoring, mask: Mask) -> mx.array:
-        return attend_quantized(q, k, v, scoring, mask)
+        return attend_quantized(turned(q), k, v, scoring, mask)
 
 
 class BatchLatentCache(BatchCache):

@@ -6,12 +6,12 @@ One cache serves one layer of one request (or of several in step). All arrays ar
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import mlx.core as mx
 
 from docai.nn.mask import Blocks, Mask, causal
+from docai.nn.rounding import Rounding, turned
 from docai.nn.scores import Scoring, attend, attend_quantized
 
 _STEP = 256  # tokens by which storage grows: few allocations, few distinct shapes
@@ -250,34 +250,8 @@ class StateCache(Kept):
         return [*self._held]
 
 
-@dataclass(frozen=True, slots=True)
-class Rounding:
-    """How keys and values are rounded: to so many bits, in groups of up to `group` numbers along the head."""
-
-    key_bits: int = 8
-    value_bits: int = 8
-    group: int = 64
-
-    def packed(self, x: mx.array, *, value: bool) -> Arrays:
-        """Keys (or values) as mx.quantize has them: packed, scales, biases."""
-        bits = self.value_bits if value else self.key_bits
-        return list(mx.quantize(x, group_size=self.grouped(x.shape[-1]), bits=bits))
-
-    def packed_rows(self, x: mx.array) -> Arrays:
-        """The same of latent rows, which are keys and values at once: to the larger of both numbers of bits."""
-        return self.packed(x, value=self.value_bits > self.key_bits)
-
-    def rank(self, packed: Arrays) -> int:
-        """The numbers of a latent row."""
-        return int(packed[0].shape[-1]) * 32 // max(self.key_bits, self.value_bits)
-
-    def grouped(self, head_dim: int) -> int:
-        """The numbers of a group, for heads of this size."""
-        return next(g for g in (self.group, 64, 32) if head_dim % g == 0)
-
-
 class QuantizedCache(_Whole):
-    """Keeps every token, its keys and values rounded."""
+    """Keeps every token, its keys and values rounded (see `docai.nn.rounding`)."""
 
     def __init__(self, rounding: Rounding | None = None) -> None:
         super().__init__()
@@ -287,10 +261,10 @@ class QuantizedCache(_Whole):
 
     def take(self, k: mx.array, v: mx.array) -> Answer:
         start, self.offset = self.offset, self.offset + k.shape[2]
-        self._keys = appended(self._keys, self.rounding.packed(k, value=False), start)
+        self._keys = appended(self._keys, self.rounding.packed(turned(k), value=False), start)
         self._values = appended(self._values, self.rounding.packed(v, value=True), start)
         keys, values = ([a[:, :, : self.offset] for a in kept] for kept in (self._keys, self._values))
-        return lambda q, scoring, mask: attend_quantized(q, keys, values, scoring, mask)
+        return lambda q, scoring, mask: attend_quantized(turned(q), keys, values, scoring, mask)
 
     def last(self, count: int) -> tuple[Arrays, Arrays]:
         part = slice(max(0, self.offset - count), self.offset)
@@ -327,12 +301,6 @@ class Lent:
         self._answer = self._cache.take(k, v)
         return self._answer
 
-def tail(a: mx.array, count: int, *, axis: int) -> mx.array:
-    """The last `count` along an axis, in memory of their own: a slice would keep all of the array."""
-    length = a.shape[axis]
-    return a if length <= count else mx.take(a, mx.arange(length - count, length), axis=axis)
-
-
     def attend(self, q: mx.array, k: mx.array, v: mx.array, scoring: Scoring, mask: Mask) -> mx.array:
         return self.take(k, v)(q, scoring, mask)
 
@@ -357,6 +325,12 @@ def appended(kept: Arrays, parts: Sequence[mx.array], start: int) -> Arrays:
     """The parts of rounded rows written behind those that are `kept`, from token `start` on."""
     old: list[mx.array | None] = [*kept] if kept else [None] * len(parts)
     return [written(a, part, start) for a, part in zip(old, parts, strict=True)]
+
+
+def tail(a: mx.array, count: int, *, axis: int) -> mx.array:
+    """The last `count` along an axis, in memory of their own: a slice would keep all of the array."""
+    length = a.shape[axis]
+    return a if length <= count else mx.take(a, mx.arange(length - count, length), axis=axis)
 
 
 def written(storage: mx.array | None, new: mx.array, start: int) -> mx.array:

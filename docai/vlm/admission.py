@@ -13,9 +13,12 @@ from docai.checkpoint.backend import in_bytes, on_gpu
 from docai.errors import LimitExceeded
 from docai.nn.attention import AttentionSpec
 from docai.nn.batch import storage_columns
+from docai.nn.cache import Cache, QuantizedCache, RotatingCache
 from docai.nn.mlp import MlpSpec
+from docai.nn.rounding import SCALE_BYTES, SMALLEST_GROUP
 from docai.vlm.job import Job
 from docai.vlm.network import Network
+from docai.vlm.reading import new_caches
 from docai.vlm.request import GenerationOptions
 
 
@@ -130,19 +133,19 @@ class Budget:
     def _layers(self, options: GenerationOptions) -> list[LayerCost]:
         key = options.context_kind
         if key not in self._costs:
-            layers = self._network.spec.decoder.keeping
-            self._costs[key] = [self._layer(attention, options) for attention in layers]
+            caches = new_caches(self._network, options)
+            layers = zip(self._network.spec.decoder.keeping, caches, strict=True)
+            self._costs[key] = [self._layer(attention, cache) for attention, cache in layers]
         return self._costs[key]
 
-    def _layer(self, attention: AttentionSpec, options: GenerationOptions) -> LayerCost:
+    def _layer(self, attention: AttentionSpec, cache: Cache) -> LayerCost:
         if attention.state_size:
             return LayerCost(0, None, attention.state_size * mx.float32.size)
         numbers = 2 * attention.kept_heads * attention.head_dim
-        window = attention.window if attention.window is not None else options.kv_window
-        if window is None and options.kv_bits:
-            bits = (options.kv_bits + (options.kv_value_bits or options.kv_bits)) / 2
-            return LayerCost(int(numbers * bits / 8) + 2 * self._item * numbers // 32, None)
-        return LayerCost(numbers * self._item, window)
+        if isinstance(cache, QuantizedCache):
+            bits = (cache.rounding.key_bits + cache.rounding.value_bits) / 2
+            return LayerCost(int(numbers * bits / 8) + 2 * SCALE_BYTES * numbers // SMALLEST_GROUP, None)
+        return LayerCost(numbers * self._item, cache.window if isinstance(cache, RotatingCache) else None)
 
     def _peak(self, job: Job) -> int:
         """What reading a chunk takes: activations and, where attention is not one kernel, its scores."""

@@ -16,7 +16,6 @@ from docai.nn.cache import (
     Lent,
     QuantizedCache,
     RotatingCache,
-    Rounding,
     StateCache,
 )
 from docai.nn.delta import DeltaNet, DeltaSpec
@@ -30,6 +29,7 @@ from docai.nn.moe import Moe, MoeSpec
 from docai.nn.norm import BareRms, norm
 from docai.nn.per_layer import Inlet, PerLayer
 from docai.nn.rope import Rope, RopeSpec, Rotation
+from docai.nn.rounding import Rounding
 from docai.nn.short_conv import ShortConv, ShortConvSpec
 from docai.nn.twofold import Twofold, TwofoldSpec
 from docai.vlm.spec import DecoderSpec, LayerSpec

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docai.errors import UsageError
-from docai.nn.cache import Cache, LayerCache, Rounding
+from docai.nn.cache import Cache, LayerCache
+from docai.nn.rounding import Rounding
 from docai.preprocess.inputs import ImageInput, SoundInput
 from docai.vlm.connector import ImageFeatures, build_connector
 from docai.vlm.decoder import Decoder

@@ -9,10 +9,11 @@ import numpy as np
 
 from docai.errors import UsageError
 from docai.nn.attention import AttentionSpec
-from docai.nn.cache import Cache, FullCache, RotatingCache, Rounding
+from docai.nn.cache import Cache, FullCache, RotatingCache
 from docai.nn.latent_cache import LatentCache, RotatingLatentCache
 from docai.nn.mla import LatentSpec
 from docai.nn.rope import LongScaling
+from docai.nn.rounding import Rounding
 from docai.vlm.connector import ImageFeatures
 from docai.vlm.features import Key
 from docai.vlm.generate import Request

@@ -83,7 +83,9 @@ class GenerationOptions(Sampling):
     )
     kv_bits: int | None = option(None, "Keep the context rounded to 4 or 8 bits, to save memory.")
     kv_value_bits: int | None = option(None, "Bits for the values of a rounded context, where the keys have others.")
-    kv_group: int = option(64, "Numbers of a rounded context that share a scale: 32, 64 or 128.")
+    kv_group: int | None = option(
+        None, "Numbers of a rounded context that share a scale: 32, 64 or 128. Default: 32 for keys, 64 for values."
+    )
     kv_dense_last: bool = option(False, "Round the context in all layers but the last that sees all of it.")
     kv_window: int | None = option(None, "Keep only this many tokens of the context, forgetting the oldest.", least=16)
     image_tokens: int | None = option(
@@ -117,7 +119,7 @@ class GenerationOptions(Sampling):
         for name in ("kv_bits", "kv_value_bits"):
             if getattr(self, name) not in (None, 4, 8):
                 raise UsageError(f"{name}: expected 4 or 8; got {getattr(self, name)}")
-        if self.kv_group not in (32, 64, 128):
+        if self.kv_group not in (None, 32, 64, 128):
             raise UsageError(f"kv_group: expected 32, 64 or 128; got {self.kv_group}")
         if not self.kv_bits and (self.kv_value_bits or self.kv_dense_last):
             raise UsageError("kv_value_bits and kv_dense_last are about a rounded context; give kv_bits too")
