@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
@@ -97,12 +98,12 @@ def docai_side(folder: Path, pictures: list[np.ndarray], tokens: int, rows: int 
     mx = require_mlx()
     import tokenizers
 
+    from docai.ocr.asking import reading_limits
     from docai.vlm.engine import Engine
     from docai.vlm.generate import Request, RequestImage, Runtime
     from docai.vlm.images import falcon_images
     from docai.vlm.loading import load_network
     from docai.vlm.request import GenerationOptions
-    from docai.vlm.scheduler import EngineLimits
     from docai.vlm.stream import Pieces
     from docai.vlm.tokenizer import Tokenizer
 
@@ -111,7 +112,8 @@ def docai_side(folder: Path, pictures: list[np.ndarray], tokens: int, rows: int 
     mx.eval(network.parameters())
     words = {f"w{i} ": i for i in range(network.spec.decoder.vocabulary)}
     tokenizer = Tokenizer(tokenizers.Tokenizer(tokenizers.models.WordLevel(words, "w0 ")))
-    engine = Engine(Runtime(network, Pieces(tokenizer)), limits=EngineLimits(rows=rows))
+    limits = reading_limits()
+    engine = Engine(Runtime(network, Pieces(tokenizer)), limits=replace(limits, rows=rows or limits.rows))
     processor = falcon_images()({}, {})
     options = GenerationOptions(max_tokens=tokens, loop_guard=False, logprobs=0)
 
@@ -206,7 +208,7 @@ def main() -> None:
     parser.add_argument("--pages", type=int, default=8)
     parser.add_argument("--regions", type=int, default=10)
     parser.add_argument("--tokens", type=int, default=200)
-    parser.add_argument("--rows", type=int, help="requests that run at once; default: the engine's own")
+    parser.add_argument("--rows", type=int, help="requests that run at once; default: as docai ocr has it")
     parser.add_argument("--layout", action="store_true")
     parser.add_argument("--tiny", action="store_true", help="for a look at the benchmark itself")
     parser.add_argument("--folder", type=Path)

@@ -14,9 +14,13 @@ if TYPE_CHECKING:
     from docai.types import RGB
     from docai.vlm.encdec_model import EncDecModel
     from docai.vlm.model import Model
+    from docai.vlm.scheduler import EngineLimits
     from docai.vlm.ticket import Ticket
 
 _WAITING = 1 << 16  # questions that may wait for an engine: pages of two groups, however many regions they have
+# Answers that a GPU writes at once. A step is launched kernel by kernel, so that many rows cost about as much as few,
+# and those who wait for documents do not mind how long one answer takes.
+_ROWS = 128
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,17 +106,24 @@ class OneByOne:
         return replace(self._options, max_tokens=self._options.max_tokens or asked.most)
 
 
+def reading_limits() -> EngineLimits:
+    """What an engine takes on that reads documents."""
+    from docai.checkpoint.backend import on_gpu
+    from docai.vlm.scheduler import EngineLimits
+
+    return EngineLimits(rows=_ROWS if on_gpu() else None, waiting=_WAITING)
+
+
 class Together(OneByOne):
     """Has an engine answer all questions at once; those about pictures of like size are read one after the other."""
 
-    together = 8
-
     def __init__(self, model: Model, options: GenerationOptions) -> None:
+        from docai.checkpoint.backend import on_gpu
         from docai.vlm.engine import Engine
-        from docai.vlm.scheduler import EngineLimits
 
         super().__init__(model, options)
-        self._engine = Engine(model.runtime, limits=EngineLimits(waiting=_WAITING))
+        self.together = 16 if on_gpu() else 8
+        self._engine = Engine(model.runtime, limits=reading_limits())
         self._tickets: list[Ticket] = []  # of answers that nobody has taken yet
 
     def stop(self) -> None:
