@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from docai.vlm.families.llava_bunny import FAMILY as BUNNY
+from docai.vlm.families.bunny import bunny_family
 
 # Not those of Llama 3, which its tokenizer has kept as its chat template.
 _TURNS = (
@@ -15,9 +13,4 @@ _TURNS = (
     "{{ eos_token if message.role == 'assistant' else ' ' }}{% endfor %}ASSISTANT:"
 )
 
-FAMILY = replace(
-    BUNNY,
-    name="bunny_llama",
-    model_types=("bunny-llama",),
-    prompt=replace(BUNNY.prompt, template=_TURNS, fixed=True),
-)
+FAMILY = bunny_family("bunny_llama", "bunny-llama", "llama", _TURNS, fixed=True)
