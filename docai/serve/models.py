@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from docai.errors import DocaiError, LimitExceeded
+from docai.errors import DocaiError, LimitExceeded, UsageError
 from docai.serve.errors import ApiError, busy
 from docai.serve.lane import Lane
 from docai.serve.options import ServeOptions
@@ -238,6 +238,10 @@ class Models:
             return engine.submit(request, client=question.client, tenant=question.tenant, started=started)
         except LimitExceeded as error:
             raise ApiError(400, str(error), code="context_length_exceeded", param="messages") from None
+        except UsageError:
+            if not engine.closed:
+                raise
+            raise busy("the model has to be loaded again") from None
 
     @staticmethod
     def _prepared(offered: Offered, question: Question) -> Any:
