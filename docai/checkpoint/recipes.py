@@ -15,6 +15,7 @@ class Recipe:
 
 RECIPES: dict[str, Recipe] = {
     "aya-vision": Recipe("CohereForAI/aya-vision-8b", "Aya Vision, 8B"),
+    "bunny": Recipe("BAAI/Bunny-Llama-3-8B-V", "Bunny on Llama 3, 8B"),
     "compass": Recipe("CohereLabs/North-Micro-Vision-Instruct", "Cohere Compass (North Micro Vision)"),
     "falcon-ocr": Recipe("tiiuae/Falcon-OCR", "Falcon-OCR, reads regions of documents, 0.3B"),
     "florence-2": Recipe("florence-community/Florence-2-base-ft", "Florence-2, captions, places and text, 0.2B"),
