@@ -118,7 +118,7 @@ HARD = {
 }
 
 
-@pytest.mark.parametrize("length", [1, 2, 63, 65, 200])
+@pytest.mark.parametrize("length", [1, 2, 63, 65, 200, 700])
 @pytest.mark.parametrize("hard", HARD.values(), ids=HARD)
 def test_chunks_are_the_recurrence(hard: dict[str, float], length: int) -> None:
     """Also where powers of the triangular system would be far too large for float32; what fills up changes nothing."""

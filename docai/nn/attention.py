@@ -50,6 +50,11 @@ class AttentionSpec:
         return 0
 
     @property
+    def working_size(self) -> int:
+        """Numbers in float32 that each token takes while it is taken into a state."""
+        return 0
+
+    @property
     def scoring(self) -> Scoring:
         return Scoring(self.head_dim**-0.5 if self.scale is None else self.scale, self.cap)
 

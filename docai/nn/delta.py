@@ -31,6 +31,7 @@ from docai.nn.rope import Rotation
 from docai.nn.short_conv import convolved
 
 _CHUNK = 64  # tokens; the triangular systems are of this size
+_AT_ONCE = 512  # tokens whose chunks are made ready together: each takes some 12 kB a head for a moment
 _L2_EPS = 1e-6  # of the norm of queries and keys, as in flash-linear-attention
 
 
@@ -63,6 +64,10 @@ class DeltaSpec(AttentionSpec):
     @property
     def state_size(self) -> int:
         return self.heads * self.key_dim * self.head_dim + (self.kernel - 1) * sum(self.widths)
+
+    @property
+    def working_size(self) -> int:
+        return 8 * self.heads * (self.key_dim + self.head_dim)  # as measured for heads of 128 numbers
 
 
 class DeltaNet(nn.Module):
@@ -173,7 +178,12 @@ def delta_rule(
     """
     if q.shape[2] == 1:
         return _step(q, k, v, fade, beta, state)
-    return _chunks(q, k, v, fade, beta, state)
+    parts = []
+    for at in range(0, q.shape[2], _AT_ONCE):
+        some = (a[:, :, at : at + _AT_ONCE] for a in (q, k, v, fade, beta))
+        out, state = _chunks(*some, state=state)
+        parts.append(out)
+    return mx.concatenate(parts, axis=2), state
 
 
 def _step(

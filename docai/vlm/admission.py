@@ -154,9 +154,11 @@ class Budget:
         width = max(layer.mlp.width if isinstance(layer.mlp, MlpSpec) else spec.dims * 4 for layer in spec.layers)
         width += 0 if spec.per_layer is None else spec.per_layer.width * len(spec.layers)
         activations = chunk * (3 * width + 8 * spec.dims) * self._item
-        heads = max(layer.attention.heads for layer in spec.layers)
+        attention = [layer.attention for layer in spec.layers]
+        heads = max((one.heads for one in attention if not one.state_size), default=0)
         scores = 0 if on_gpu() else 2 * 4 * heads * chunk * len(job.request.ids)
-        return activations + scores + len(job.request.ids) * spec.dims * self._item
+        states = 4 * chunk * max(one.working_size for one in attention)
+        return activations + scores + states + len(job.request.ids) * spec.dims * self._item
 
 
 def number_type(network: Network) -> mx.Dtype:
