@@ -180,8 +180,9 @@ def delta_rule(
         return _step(q, k, v, fade, beta, state)
     parts = []
     for at in range(0, q.shape[2], _AT_ONCE):
-        some = (a[:, :, at : at + _AT_ONCE] for a in (q, k, v, fade, beta))
-        out, state = _chunks(*some, state=state)
+        some = slice(at, at + _AT_ONCE)
+        taken_in = q[:, :, some], k[:, :, some], v[:, :, some], fade[:, :, some], beta[:, :, some]
+        out, state = _chunks(*taken_in, state)
         parts.append(out)
     return mx.concatenate(parts, axis=2), state
 
