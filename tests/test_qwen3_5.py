@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 mx = pytest.importorskip("mlx.core")
@@ -35,7 +36,7 @@ from docai.vlm.spec import ModelSpec  # noqa: E402
 from docai.vlm.together import readable_together  # noqa: E402
 from tests.clips import counted  # noqa: E402
 from tests.goldens.prompts.cases import QWEN_3_5  # noqa: E402
-from tests.parity.stored import config_of, weights_of, written  # noqa: E402
+from tests.parity.stored import case_of, config_of, images_of, logits, quantized, weights_of, written  # noqa: E402
 from tests.test_cli import run  # noqa: E402
 from tests.tiny_checkpoint import tiny_qwen3_5  # noqa: E402
 
@@ -210,3 +211,28 @@ def test_a_question_about_a_video(folder: Path, tmp_path: Path, capsys: pytest.C
     assert len(seen["frames"]) == 10
     assert said["usage"]["images"] == 5 * 6 * 4  # pairs of frames of 48 x 64 pixels, in blocks of 8 x 8
     assert said["usage"]["generated"] == 4
+
+
+def test_exports_may_round_routers_and_gates_in_their_own_way(tmp_path: Path) -> None:
+    """As mlx-vlm does: 8 bits where the rest has 4; they are named in the config."""
+    name = "qwen3_5_moe-mlx"
+    weights = weights_of(name)
+
+    def own(weight: str) -> bool:
+        return weight.endswith(("mlp.gate.weight", "shared_expert_gate.weight"))
+
+    rest, plain = quantized(weights, 4, 32, dense=own)
+    gates, plain_gates = quantized({key: a for key, a in weights.items() if own(key)}, 8, 64)
+    modules = {key.removesuffix(".scales"): {"group_size": 64, "bits": 8} for key in gates if key.endswith(".scales")}
+    assert len(modules) == 2 * 4
+    said = {**config_of(name), "quantization": {"group_size": 32, "bits": 4, **modules}}
+    packed = {**{key: a for key, a in rest.items() if not own(key)}, **gates}
+    found = [
+        logits(load_network(written(tmp_path / "packed", said, packed)), case_of(name)["tokens"], images_of(name)),
+        logits(
+            load_network(written(tmp_path / "plain", config_of(name), {**plain, **plain_gates})),
+            case_of(name)["tokens"],
+            images_of(name),
+        ),
+    ]
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-3, atol=1e-3)
