@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -353,6 +354,25 @@ def test_layers_that_borrow_have_no_cache_of_their_own() -> None:
     assert [type(cache) for cache in rounded[4::5]] == [QuantizedCache, QuantizedCache, FullCache]
     kept = new_caches(network, GenerationOptions(kv_window=64))
     assert {type(cache) for cache in kept} == {RotatingCache}
+
+
+@pytest.mark.parametrize("name", ["gemma4_text", "gemma4", "gemma4-clip", "gemma4-moe"])
+def test_the_last_state_alone_is_that_of_all(name: str, tmp_path: Path) -> None:
+    """Layers that keep nothing need not see the other tokens; those that keep keys are given all of them."""
+    network, tokens, images = (
+        load_network(written(tmp_path, config_of(name), weights_of(name))),
+        case_of(name)["tokens"],
+        images_of(name),
+    )
+    prompt = network.prompt(tokens, network.encode(images) if images else ())
+    borders = [0, len(tokens)] if prompt.blocks is not None else [0, 9, 11, len(tokens)]
+    whole, alone = network.caches(), network.caches()
+    for start, stop in pairwise(borders):
+        part = prompt.part(start, stop)
+        expected, ours = network.prefill(part, whole), network.prefill(part, alone, last=True)
+        assert ours.shape[1] == (1 if network.spec.decoder.layers[-1].lender is not None else stop - start)
+        close(ours[:, -1], np.asarray(expected[:, -1]))
+    close(network.step(mx.array([[5]]), alone), np.asarray(network.step(mx.array([[5]]), whole)))
 
 
 @pytest.fixture(scope="module")

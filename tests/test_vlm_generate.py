@@ -363,6 +363,8 @@ def test_chunks_end_at_steps_and_behind_images() -> None:
     assert chunk_ends(1000, [Span(10, 300)], 2048) == (300, 1000)
     assert chunk_ends(1000, [Span(10, 50), Span(60, 100), Span(110, 300)], 2048) == (300, 1000)
     assert chunk_ends(300, [Span(10, 300)], 2048) == (300,)
+    frames = [Span(10, 80), Span(85, 155), Span(160, 230), Span(235, 305)]
+    assert chunk_ends(320, [Span(10, 305)], 128, frames) == (85, 160, 235, 320)
 
 
 def test_no_chunk_ends_within_an_image_whose_tokens_see_each_other() -> None:
@@ -374,7 +376,7 @@ def test_no_chunk_ends_within_an_image_whose_tokens_see_each_other() -> None:
             at = start + chance.randrange(1, 200)
             spans.append(Span(start, at))
         length = at + chance.randrange(1, 50)
-        ends = chunk_ends(length, spans, chance.randrange(16, 100), whole_images=True)
+        ends = chunk_ends(length, spans, chance.randrange(16, 100), spans)
         assert ends[-1] == length
         assert list(ends) == sorted(set(ends))
         assert not any(span.start < end < span.stop for span in spans for end in ends)

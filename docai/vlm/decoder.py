@@ -98,7 +98,7 @@ def _activation(spec: MlpSpec | MoeSpec | TwofoldSpec) -> str:
     return spec.dense.activation if isinstance(spec, TwofoldSpec) else spec.activation
 
 
-def _attention(layer: LayerSpec, whole: DecoderSpec) -> Attention | Borrowing | LatentAttention | ShortConv:
+def _attention(layer: LayerSpec, whole: DecoderSpec) -> Attention | Borrowing | LatentAttention | DeltaNet | ShortConv:
     spec = layer.attention
     if layer.lender is not None:
         return Borrowing(whole.dims, spec, whole.norm_eps)
@@ -140,6 +140,7 @@ class Decoder(nn.Module):
             self.per_layer = PerLayer(spec.dims, len(spec.layers), spec.per_layer, spec.norm_eps)
         self._spec = spec
         self._lenders = {layer.lender for layer in spec.layers}
+        self._borrowing = len(spec.keeping)  # the first layer of those that only see others' keys, if there are any
         self._ropes = {rope: Rope(rope) for rope in _ropes(spec)}
 
     def fuse(self) -> None:
@@ -178,24 +179,29 @@ class Decoder(nn.Module):
         deepstack: Sequence[mx.array] = (),
         end: int = 0,
         tokens: mx.array | None = None,
+        last: bool = False,
     ) -> mx.array:
         """Embeddings (B, L, D) of the next tokens -> their hidden states (B, L, D), normed; the caches take them in.
 
         Positions count on from the cache's offset plus `shift`, unless `positions` (B, L) or (axes, B, L) gives them.
         `blocks` (B, L): tokens of one block see each other. `deepstack`: what is added behind the first layers.
         `end`: the length of the whole prompt, where these tokens are a part of it. `tokens` (B, L): their ids, for
-        layers that take in embeddings of their own. In a batch whose sequences differ in length, `shift` is (B,) or the
-        same for all.
+        layers that take in embeddings of their own. `last`: nothing but the last state is asked for; it is all that
+        there is, (B, 1, D), where the last layers keep nothing. In a batch whose sequences differ in length, `shift` is
+        (B,) or the same for all.
         """
         offset = caches[0].offset
         length = max(end, offset + x.shape[1]) if isinstance(offset, int) else offset + x.shape[1]
-        rotations = {spec: _rotation(rope, positions, offset + shift, length) for spec, rope in self._ropes.items()}
-        if "golden" in self and positions is not None:
-            rotations = {spec: self.golden.after(turn, positions[1:]) for spec, turn in rotations.items()}
+        rotations = self._rotations(positions, offset + shift, length)
         own = None if self._spec.per_layer is None or tokens is None else self.per_layer(tokens, x)
         masks: dict[tuple[object, ...], Mask] = {}
         unused, lent = iter(caches), dict[int, Lent]()
         for number, (layer, spec) in enumerate(zip(self.layers, self._spec.layers, strict=True)):
+            if last and number == self._borrowing:
+                behind = offset + shift + x.shape[1] - 1
+                rotations = self._rotations(None if positions is None else positions[..., -1:], behind, length)
+                masks = {key: mask[..., -1:, :] if isinstance(mask, mx.array) else None for key, mask in masks.items()}
+                x, own = x[:, -1:], None if own is None else own[:, -1:]
             cache = next(unused) if spec.lender is None else lent[spec.lender]
             if number in self._lenders:
                 cache = lent[number] = Lent(cache)
@@ -209,6 +215,14 @@ class Decoder(nn.Module):
             if number < len(deepstack):
                 x = x + deepstack[number]
         return self.norm(x)
+
+    def _rotations(
+        self, positions: mx.array | None, offset: int | mx.array, end: int | mx.array
+    ) -> dict[RopeSpec, Rotation]:
+        rotations = {spec: _rotation(rope, positions, offset, end) for spec, rope in self._ropes.items()}
+        if "golden" in self and positions is not None:
+            rotations = {spec: self.golden.after(turn, positions[1:]) for spec, turn in rotations.items()}
+        return rotations
 
     def logits(self, hidden: mx.array) -> mx.array:
         """(..., D) -> (..., vocabulary)"""

@@ -126,7 +126,7 @@ class Network(nn.Module):
         if rows != len(places):
             raise UsageError(f"the prompt has room for {len(places)} image tokens, but the images give {rows}")
         placed = None if positions is None else positions[:, None]
-        prompt = Prompt(x, known_ids, placed, shift, self._blocks(ids, places), end=end or len(ids))
+        prompt = Prompt(x, known_ids, placed, shift, self._numbered(tokens), end=end or len(ids))
         return self._merged(prompt, features, mx.array(places)) if rows else prompt
 
     def _merged(self, prompt: Prompt, features: Sequence[ImageFeatures], places: mx.array) -> Prompt:
@@ -152,21 +152,28 @@ class Network(nn.Module):
     def _image_places(self, ids: Ids) -> Ids:
         return np.flatnonzero(np.isin(ids, self.image_tokens)).astype(np.int32)
 
-    def _blocks(self, ids: Ids, places: Ids) -> mx.array | None:
-        """(1, L) the block of each token, 0 for none. Image tokens in a row are one: an image, or a crop of it."""
-        length = len(ids)
+    def blocks(self, tokens: Sequence[int]) -> list[range]:
+        """Tokens that see each other: those of an image, of a crop of it or of a frame, and the marks before them.
+
+        None where all of a prompt do. Sounds are heard in their order.
+        """
+        spec = self._spec
+        if spec.image_mask != "image":
+            return []
+        seen = [t for t in (spec.image_token, spec.video_token) if t is not None]
+        places = np.flatnonzero(np.isin(np.asarray(tokens, np.int32), seen))
+        runs = np.split(places, np.flatnonzero(np.diff(places) > 1) + 1)
+        return [range(max(0, int(run[0]) - spec.image_marks), int(run[-1]) + 1) for run in runs if len(run)]
+
+    def _numbered(self, tokens: Sequence[int]) -> mx.array | None:
+        """(1, L) the block of each token, 0 for none."""
         if self._spec.image_mask == "prompt":
-            return mx.ones((1, length), mx.int32)
-        if self._spec.audio_token is not None:  # sounds are heard in their order
-            places = places[ids[places] != self._spec.audio_token]
-        if self._spec.image_mask is None or not len(places):
-            return None
-        blocks = np.zeros(length, np.int32)
-        first = np.flatnonzero(np.diff(places, prepend=-2) > 1)  # in each run
-        blocks[places] = np.searchsorted(first, np.arange(len(places)), side="right")
-        for number, start in enumerate(places[first], 1):
-            blocks[max(0, start - self._spec.image_marks) : start] = number
-        return mx.array(blocks[None])
+            return mx.ones((1, len(tokens)), mx.int32)
+        blocks = self.blocks(tokens)
+        numbers = np.zeros(len(tokens), np.int32)
+        for number, block in enumerate(blocks, 1):
+            numbers[block.start : block.stop] = number
+        return mx.array(numbers[None]) if blocks else None
 
     def caches(
         self, *, bits: int | None = None, rounding: Rounding | None = None, dense_last: bool = False
@@ -174,8 +181,8 @@ class Network(nn.Module):
         """Empty caches for one request; see `Decoder.caches`."""
         return self.decoder.caches(bits=bits, rounding=rounding, dense_last=dense_last)
 
-    def prefill(self, prompt: Prompt, caches: Sequence[Cache]) -> mx.array:
-        """Take in a prompt, or a part of one: hidden states (1, L, D)."""
+    def prefill(self, prompt: Prompt, caches: Sequence[Cache], *, last: bool = False) -> mx.array:
+        """Take in a prompt, or a part of one: hidden states (1, L, D); `last` as in `Decoder.__call__`."""
         return self.decoder(
             prompt.embeddings,
             caches,
@@ -185,6 +192,7 @@ class Network(nn.Module):
             deepstack=prompt.deepstack,
             end=prompt.end,
             tokens=prompt.tokens,
+            last=last,
         )
 
     def step(self, tokens: mx.array, caches: Sequence[LayerCache], shift: int | mx.array = 0) -> mx.array:

@@ -43,19 +43,18 @@ class Layout:
     ends: tuple[int, ...]
 
 
-def chunk_ends(length: int, images: Sequence[Span], step: int, *, whole_images: bool = False) -> tuple[int, ...]:
+def chunk_ends(length: int, images: Sequence[Span], step: int, whole: Sequence[Span] = ()) -> tuple[int, ...]:
     """Where chunks of at most `step` tokens end in a prompt of `length` tokens.
 
-    A chunk also ends behind an image, where the next question about it will begin to differ. `whole_images`: tokens of
-    an image see each other, so no chunk may end within one, even if it becomes longer than `step`.
+    A chunk also ends behind an image, where the next question about it will begin to differ. No chunk ends within what
+    is `whole`, as its tokens see each other, even if it becomes longer than `step`.
     """
     ends: list[int] = []
     start = 0
     while start < length:
         end = min(start + step, length)
-        if whole_images:
-            inner = next((image for image in images if image.start < end < image.stop), None)
-            end = end if inner is None else inner.start if inner.start > start else inner.stop
+        inner = next((block for block in whole if block.start < end < block.stop), None)
+        end = end if inner is None else inner.start if inner.start > start else inner.stop
         end = next((i.stop for i in images if start + SMALLEST <= i.stop < end), end)
         ends.append(end)
         start = end
@@ -137,11 +136,27 @@ def chain(layout: Layout, root: Hashable) -> list[str]:
 class Shelf(Protocol):
     """Where blocks are kept that memory has no room for, and beyond the end of the process."""
 
+    def __contains__(self, key: object) -> bool: ...
+
     def get(self, keys: Sequence[str]) -> dict[str, Block]:
         """Those of the blocks that are there and can be read."""
         ...
 
+    def used(self, keys: Sequence[str]) -> None:
+        """The blocks of a prompt's beginning have been of use."""
+        ...
+
     def put(self, key: str, block: Block) -> None: ...
+
+    @property
+    def most_pending(self) -> int:
+        """Bytes of blocks that may wait to be put there."""
+        ...
+
+    @most_pending.setter
+    def most_pending(self, most: int) -> None: ...
+
+    def clear(self) -> None: ...
 
     def stats(self) -> dict[str, int]: ...
 
@@ -169,7 +184,7 @@ class BlockStore:
     """Keeps up to `budget` bytes of blocks in memory, those used last, and more on a shelf. Threads share it."""
 
     def __init__(self, budget: int, shelf: Shelf | None = None) -> None:
-        self.budget, self._shelf = budget, shelf
+        self._budget, self._most, self._shelf = budget, budget, shelf
         self._blocks: OrderedDict[str, Block] = OrderedDict()
         self._bytes = 0
         self._counts = PrefixCounts()
@@ -177,11 +192,39 @@ class BlockStore:
 
     @property
     def on(self) -> bool:
-        return self.budget > 0 or self._shelf is not None
+        return self._budget > 0 or self._shelf is not None
+
+    @property
+    def shelved(self) -> bool:
+        """Whether there is a shelf."""
+        return self._shelf is not None
 
     @property
     def nbytes(self) -> int:
         return self._bytes
+
+    @property
+    def budget(self) -> int:
+        """Bytes that memory may take; a smaller one holds at once."""
+        return self._budget
+
+    @budget.setter
+    def budget(self, budget: int) -> None:
+        with self._lock:
+            self._budget = min(budget, self._most)
+            self._make_room()
+
+    def keep_within(self, most: int) -> None:
+        """Never take more bytes than this, nor have more wait for the shelf."""
+        self._most = most
+        self.budget = self._budget
+        if self._shelf is not None:
+            self._shelf.most_pending = min(self._shelf.most_pending, most)
+
+    @property
+    def most_bytes(self) -> int:
+        """The most that memory and what waits for the shelf can take. (Blocks that do both count twice.)"""
+        return self._most + (0 if self._shelf is None else self._shelf.most_pending)
 
     def __len__(self) -> int:
         return len(self._blocks)
@@ -204,13 +247,17 @@ class BlockStore:
         with self._lock:
             known = {key: self._blocks[key] for key in keys if key in self._blocks}
         if self._shelf is not None:
-            known |= self._fetched([key for key in keys if key not in known])
-        blocks = [known[key] for key in itertools.takewhile(known.__contains__, keys)]
+            shelf = self._shelf
+            reached = itertools.takewhile(lambda key: key in known or key in shelf, keys)
+            known |= self._fetched([key for key in reached if key not in known])
+        used = list(itertools.takewhile(known.__contains__, keys))
         with self._lock:
-            for key in reversed(keys[: len(blocks)]):  # the last block of a prompt is the first to go
+            for key in reversed(used):  # the last block of a prompt is the first to go
                 if key in self._blocks:
                     self._blocks.move_to_end(key)
-        return blocks
+        if self._shelf is not None:
+            self._shelf.used(used)
+        return [known[key] for key in used]
 
     def _fetched(self, keys: Sequence[str]) -> dict[str, Block]:
         assert self._shelf is not None, "there is a shelf"
@@ -234,26 +281,31 @@ class BlockStore:
             self._shelf.put(key, block)
 
     def _keep(self, key: str, block: Block) -> None:
-        if block.nbytes > self.budget:
-            return
         with self._lock:
+            if block.nbytes > self._budget:
+                return
             replaced = self._blocks.pop(key, None)
             self._bytes += block.nbytes - (replaced.nbytes if replaced is not None else 0)
             self._blocks[key] = block
-            while self._bytes > self.budget:
-                _, oldest = self._blocks.popitem(last=False)
-                self._bytes -= oldest.nbytes
-                self._counts.evictions += 1
+            self._make_room()
 
-    def clear(self) -> None:
-        """Forget what memory has; the counts stay."""
+    def _make_room(self) -> None:
+        while self._bytes > self._budget:
+            _, oldest = self._blocks.popitem(last=False)
+            self._bytes -= oldest.nbytes
+            self._counts.evictions += 1
+
+    def clear(self, *, disk: bool = False) -> None:
+        """Forget what memory has and, on request, the shelf; the counts stay."""
         with self._lock:
             self._blocks.clear()
             self._bytes = 0
+        if disk and self._shelf is not None:
+            self._shelf.clear()
 
     def stats(self) -> dict[str, Any]:
         """Counts and sizes by mlx-vlm's names."""
         with self._lock:
             counts = {**asdict(self._counts), "token_hit_rate": self._counts.token_hit_rate}
-            counts |= {"resident_bytes": self._bytes, "memory_max_bytes": self.budget, "pool_used": len(self._blocks)}
+            counts |= {"resident_bytes": self._bytes, "memory_max_bytes": self._budget, "pool_used": len(self._blocks)}
         return counts if self._shelf is None else {**counts, **self._shelf.stats()}

@@ -93,7 +93,7 @@ class Reading:
         assert self._prompt is not None, "reading has not begun"
         start, end = self.offset, self.offset + self.next_size
         already = self.reused
-        hidden = self._network.prefill(self._prompt.part(start - already, end - already), self.caches)
+        hidden = self._network.prefill(self._prompt.part(start - already, end - already), self.caches, last=True)
         self.offset = end
         if end == len(self._ids):
             self.logits = self._network.decoder.logits(hidden[:, -1])
@@ -111,8 +111,8 @@ class Reading:
         step = self._request.options.prefill_step or (512 if mx.default_device() == mx.cpu else 2048)
         if spec.image_mask == "prompt":  # all tokens see each other: there are no chunks
             return Layout(tuple(self._ids), spans, (len(self._ids),))
-        ends = chunk_ends(len(self._ids), spans, step, whole_images=spec.image_mask == "image")
-        return Layout(tuple(self._ids), spans, ends)
+        whole = [Span(block.start, block.stop) for block in self._network.blocks(self._ids)]
+        return Layout(tuple(self._ids), spans, chunk_ends(len(self._ids), spans, step, whole))
 
     def _spans(self) -> tuple[Span, ...]:
         spans, marks = zip(self._places(), self._request.images, strict=True), self._network.spec.image_marks
