@@ -26,7 +26,7 @@ from docai.vlm.positions import MropeSpec
 from docai.vlm.spec import ModelSpec
 from tests.parity.stored import case_of, images_of, logits, quantized, weights_of, written
 
-KINDS = ["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"]
+KINDS = ["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"]
 EXPORTS = [f"{kind}-mlx" for kind in KINDS]
 
 
