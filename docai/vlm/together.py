@@ -36,11 +36,13 @@ def _short(network: Network, job: Job, most: int) -> bool:
         return False
     windows = [*(layer.window for layer in layers), job.request.options.kv_window]
     fits = job.left <= min([most, *(window for window in windows if window is not None)])
-    return fits and job.request.options.prefill_step is None and network.spec.image_mask is None and job.untouched
+    return fits and job.request.options.prefill_step is None and network.spec.image_mask != "prompt" and job.untouched
 
 
 def _kind(network: Network, job: Job) -> object:
-    return cache_kind(network, job.request)
+    """What has to be equal. Where places on a plane turn the heads, text alone has none to stand beside."""
+    placed = bool(job.request.images) if network.spec.image_mask else None
+    return cache_kind(network, job.request), placed
 
 
 def read_together(network: Network, readings: Sequence[Reading], *, wait: bool) -> None:
@@ -68,11 +70,20 @@ def _side_by_side(prompts: Sequence[Prompt]) -> Prompt:
         mx.concatenate([_filled(prompt.tokens, longest, 1) for prompt in prompts]),
         mx.concatenate([_positions(p, prompts, longest) for p in prompts], axis=1) if placed else None,
         0,
+        _blocks(prompts, longest),
         deepstack=tuple(
             mx.concatenate([_filled(_level(prompt, level), longest, 1) for prompt in prompts]) for level in levels
         ),
         end=max(prompt.end for prompt in prompts),
     )
+
+
+def _blocks(prompts: Sequence[Prompt], longest: int) -> mx.array | None:
+    """(B, L) tokens that see each other; what fills up is in no block."""
+    if all(prompt.blocks is None for prompt in prompts):
+        return None
+    own = (mx.zeros((1, len(prompt)), mx.int32) if prompt.blocks is None else prompt.blocks for prompt in prompts)
+    return mx.concatenate([_filled(blocks, longest, 1) for blocks in own])
 
 
 def _level(prompt: Prompt, level: int) -> mx.array:
