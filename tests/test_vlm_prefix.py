@@ -13,16 +13,18 @@ import pytest
 
 mx = pytest.importorskip("mlx.core")
 
+from docai.errors import OutputError  # noqa: E402
 from docai.nn.cache import Cache, FullCache, QuantizedCache, RotatingCache  # noqa: E402
 from docai.nn.rounding import Rounding  # noqa: E402
 from docai.nn.scores import Scoring  # noqa: E402
 from docai.tasks.load import load  # noqa: E402
+from docai.vlm.block_file import checksum  # noqa: E402
 from docai.vlm.engine import Engine  # noqa: E402
 from docai.vlm.generate import Request, RequestImage, Runtime  # noqa: E402
 from docai.vlm.loading import load_network  # noqa: E402
 from docai.vlm.prefix import Block, BlockStore, Layout, Span, chain, restore  # noqa: E402  # noqa: E402
 from docai.vlm.request import Generation, GenerationOptions  # noqa: E402
-from docai.vlm.shelf import DiskShelf, checksum  # noqa: E402
+from docai.vlm.shelf import DiskShelf  # noqa: E402
 from docai.vlm.stream import Pieces  # noqa: E402
 from docai.vlm.tokenizer import Tokenizer  # noqa: E402
 from tests.parity.stored import CASES, case_of, config_of, images_of, weights_of, written  # noqa: E402
@@ -168,6 +170,63 @@ def test_the_shelf_keeps_to_its_cap(tmp_path: Path) -> None:
     assert shelf.stats()["disk_evictions"] == 1
 
 
+def test_a_shelf_that_is_too_large_makes_room_at_once(tmp_path: Path) -> None:
+    shelf = DiskShelf(tmp_path, "layout")
+    for key in "abcd":
+        shelf.put(key, block(10))
+    shelf.flush()
+    shelf.used(["b", "a"])  # of a prompt that begins with b
+    again = DiskShelf(tmp_path, "layout", cap=2 * block(10).nbytes + 2000)
+    assert sorted(path.stem for path in tmp_path.iterdir()) == ["a", "b"]
+    again.flush()
+    smaller = DiskShelf(tmp_path, "layout", cap=block(10).nbytes + 1000)
+    assert [path.stem for path in tmp_path.iterdir()] == ["b"]
+    smaller.clear()
+    assert list(tmp_path.iterdir()) == []
+    smaller.flush()
+    smaller.put("e", block(10))  # nobody writes any more
+    assert smaller.stats()["disk_pending_bytes"] == 0
+
+
+def test_what_waits_to_be_written_is_bounded(tmp_path: Path) -> None:
+    shelf = DiskShelf(tmp_path, "layout")
+    store = BlockStore(10 * block(10).nbytes, shelf)
+    store.keep_within(2 * block(10).nbytes)
+    assert store.budget == shelf.most_pending == 2 * block(10).nbytes
+    assert store.most_bytes == 4 * block(10).nbytes
+    store.budget = 1 << 40
+    assert store.budget == 2 * block(10).nbytes
+    store.put("large", block(40), 40)
+    assert shelf.stats()["disk_pending_bytes"] == 0
+    shelf.flush()
+    assert "large" not in shelf
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="expected a folder"):
+        DiskShelf(tmp_path / "file", "layout")
+
+
+def test_a_smaller_budget_holds_at_once() -> None:
+    store = BlockStore(3 * block(10).nbytes)
+    for key in "abc":
+        store.put(key, block(10), 10)
+    store.budget = block(10).nbytes
+    assert (len(store), store.nbytes) == (1, block(10).nbytes)
+    assert store.find(["c", "x"])
+
+
+def test_what_cannot_be_reached_is_not_read(tmp_path: Path) -> None:
+    """Blocks whose beginning is gone are of no use."""
+    shelf = DiskShelf(tmp_path, "layout")
+    for key in "abd":
+        shelf.put(key, block(10))
+    shelf.flush()
+    again = DiskShelf(tmp_path, "layout")
+    store = BlockStore(1 << 20, again)
+    assert len(store.find(["a", "b", "c", "d"])) == 2
+    assert store.stats()["disk_hits"] == 2
+    again.flush()
+
+
 def test_checksums_tell_damage() -> None:
     data = np.random.RandomState(1).randint(0, 256, 1003).astype(np.uint8)
     assert checksum(data) == checksum(data.copy())
@@ -175,6 +234,31 @@ def test_checksums_tell_damage() -> None:
         other = data.copy()
         other[at] ^= 1
         assert checksum(other) != checksum(data)
+    pages = np.random.RandomState(2).randint(0, 256, 5 * 4096 + 24).astype(np.uint8)
+    swapped = pages.copy()
+    swapped[:4096], swapped[8192:12288] = pages[8192:12288], pages[:4096]
+    assert checksum(swapped) != checksum(pages)
+
+
+def test_no_changed_byte_of_a_header_is_taken_for_a_block(tmp_path: Path) -> None:
+    shelf = DiskShelf(tmp_path, "layout")
+    shelf.put("a", block(10, logits=True))
+    shelf.flush()
+    path = tmp_path / "a.safetensors"
+    data = path.read_bytes()
+    length = 8 + int.from_bytes(data[:8], "little")
+    unharmed = 0
+    for at in range(length):
+        changed = bytearray(data)
+        changed[at] ^= 1
+        path.write_bytes(changed)
+        again = DiskShelf(tmp_path, "layout")
+        found = again.get(["a"])
+        if found:  # a blank that has become another one
+            assert same_block(found["a"], block(10, logits=True))
+            unharmed += 1
+        again.flush()
+    assert unharmed < 16
 
 
 class Case:
@@ -226,7 +310,7 @@ def test_tenants_share_nothing(tmp_path: Path) -> None:
     gc.collect()
 
 
-def test_a_model_finds_what_it_read_the_last_time(tmp_path: Path) -> None:
+def test_a_model_finds_what_it_read_the_last_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And another checkpoint in the same place does not."""
     folder, text = tmp_path / "model", "a text of some length " * 20
     tiny_llama(folder)
@@ -245,7 +329,10 @@ def test_a_model_finds_what_it_read_the_last_time(tmp_path: Path) -> None:
     assert first.tokens == again.tokens == without_memory.tokens
     os.utime(folder / "model.safetensors", (1, 1))
     assert answer().usage.reused == 0
-    assert len(list((tmp_path / "blocks").iterdir())) == 2
+    assert len(list((tmp_path / "blocks").iterdir())) == 1  # what was kept of the other one is gone
+    os.utime(folder / "model.safetensors", (2, 2))
+    monkeypatch.setattr("docai.vlm.shelf.__version__", "another")
+    assert answer().usage.reused == 0
 
 
 def test_a_folder_that_cannot_be_written_is_no_failure(tmp_path: Path) -> None:

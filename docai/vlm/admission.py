@@ -18,6 +18,7 @@ from docai.nn.mlp import MlpSpec
 from docai.nn.rounding import SCALE_BYTES, SMALLEST_GROUP
 from docai.vlm.job import Job
 from docai.vlm.network import Network
+from docai.vlm.prefix import BlockStore
 from docai.vlm.reading import new_caches
 from docai.vlm.request import GenerationOptions
 
@@ -94,8 +95,9 @@ class Budget:
     It counts on each answer becoming as long as it may, so that what was admitted never has to be turned out again.
     """
 
-    def __init__(self, network: Network, limit: int, step: int) -> None:
-        self._network, self.limit = network, limit
+    def __init__(self, network: Network, limit: int, step: int, store: BlockStore | None = None) -> None:
+        """`limit`: bytes beside the weights; `step`: tokens of a chunk; `store`: what keeps blocks of prompts."""
+        self._network, self.limit, self._store = network, limit, store
         self._item = number_type(network).size
         self._step = step
         self._costs: dict[tuple[int | None, ...], list[LayerCost]] = {}
@@ -103,12 +105,18 @@ class Budget:
     def check(self, job: Job) -> None:
         """Raise LimitExceeded for a job that would not fit even by itself."""
         needed = self.needed([job])
-        if needed > self.limit:
+        if needed > self.free:
             asked = f"a prompt of {len(job.request.ids)} tokens and an answer of up to {job.most}"
+            left = in_bytes(max(0, self.free))
             raise LimitExceeded(
-                f"{asked} need {in_bytes(needed)}, but only {in_bytes(self.limit)} are left beside the weights; ask "
-                "for fewer tokens, or round the context (--kv-bits)"
+                f"{asked} need {in_bytes(needed)}, but only {left} are left beside the weights; ask for fewer tokens, "
+                "or round the context (--kv-bits)"
             )
+
+    @property
+    def free(self) -> int:
+        """Bytes for requests: what is kept of prompts has its own."""
+        return self.limit - (0 if self._store is None else self._store.most_bytes)
 
     def needed(self, jobs: Sequence[Job]) -> int:
         """The most bytes that these jobs take at once."""
@@ -116,8 +124,10 @@ class Budget:
         for job in jobs:
             kinds.setdefault(job.kind, []).append(job)
         batches = sum(self._batch(kind) for kind in kinds.values())
-        reading = sum(self._caches(job, len(job.request.ids)) for job in jobs if not job.answer.tokens)
-        return batches + reading + max((self._peak(job) for job in jobs), default=0)
+        read = [self._caches(job, len(job.request.ids)) for job in jobs if not job.answer.tokens]
+        from_disk = self._store is not None and self._store.shelved  # of one at a time, beside its caches
+        fetched = max(read, default=0) if from_disk else 0
+        return batches + sum(read) + fetched + max((self._peak(job) for job in jobs), default=0)
 
     def _batch(self, jobs: Sequence[Job]) -> int:
         """The storage of a batch; growing takes a second one for a moment, a layer at a time."""

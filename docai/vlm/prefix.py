@@ -184,7 +184,8 @@ class BlockStore:
     """Keeps up to `budget` bytes of blocks in memory, those used last, and more on a shelf. Threads share it."""
 
     def __init__(self, budget: int, shelf: Shelf | None = None) -> None:
-        self._budget, self._most, self._shelf = budget, budget, shelf
+        self._budget, self._shelf = budget, shelf
+        self._most: int | None = None
         self._blocks: OrderedDict[str, Block] = OrderedDict()
         self._bytes = 0
         self._counts = PrefixCounts()
@@ -211,7 +212,7 @@ class BlockStore:
     @budget.setter
     def budget(self, budget: int) -> None:
         with self._lock:
-            self._budget = min(budget, self._most)
+            self._budget = budget if self._most is None else min(budget, self._most)
             self._make_room()
 
     def keep_within(self, most: int) -> None:
@@ -224,7 +225,7 @@ class BlockStore:
     @property
     def most_bytes(self) -> int:
         """The most that memory and what waits for the shelf can take. (Blocks that do both count twice.)"""
-        return self._most + (0 if self._shelf is None else self._shelf.most_pending)
+        return self._budget + (0 if self._shelf is None else self._shelf.most_pending)
 
     def __len__(self) -> int:
         return len(self._blocks)

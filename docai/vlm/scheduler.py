@@ -60,8 +60,8 @@ class Scheduler:
         memory = limits.memory
         if memory is None:
             memory = int(0.9 * total_memory()) - int(mx.get_active_memory())
-        store.budget = min(store.budget, max(0, memory) // 4)  # the rest is for those who run
-        self.budget = Budget(runtime.network, memory - store.budget, self._step)
+        store.keep_within(max(0, memory) // 4)  # the rest is for those who run
+        self.budget = Budget(runtime.network, memory, self._step, store)
         self.queue = Queue(limits.waiting)
         self._reading: deque[Job] = deque()
         self._read: list[tuple[Job, Chosen]] = []  # they join with the end of the tick
@@ -125,7 +125,7 @@ class Scheduler:
         """Let in whose turn it is, as long as there is room. Nobody overtakes one that needs more room."""
         while (job := self.queue.first()) is not None:
             running = self.running
-            if len(running) >= self.rows or (running and self.budget.needed([*running, job]) > self.budget.limit):
+            if len(running) >= self.rows or (running and self.budget.needed([*running, job]) > self.budget.free):
                 return
             if self.queue.begin(job):
                 self._reading.append(job)

@@ -1,4 +1,4 @@
-"""Blocks of prompts on disk: a file each, in the safetensors format, which outlive the process.
+"""Blocks of prompts on disk: a file each (`docai.vlm.block_file`), which outlive the process.
 
 Files are written by a thread beside the engine's and read when they are asked for. What cannot be read, or is not what
 was written, is as if it were not there, and is deleted.
@@ -7,7 +7,6 @@ was written, is as if it were not there, and is deleted.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import queue
 import threading
@@ -19,27 +18,22 @@ from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
-
-import mlx.core as mx
-import numpy as np
-from numpy.typing import NDArray
 
 from docai.checkpoint.checkpoint import Checkpoint
+from docai.errors import OutputError
+from docai.version import __version__
 from docai.vlm.admission import number_type
+from docai.vlm.block_file import Contents, Named, block_of, encoded, named, read_file
 from docai.vlm.network import Network
 from docai.vlm.prefix import Block
 
 CAP = 20 << 30  # bytes of a model's files
-_PENDING = 1 << 30  # bytes that may wait to be written; what comes beyond that is not kept
-_VERSION = "docai-block-1"
+PENDING = 1 << 30  # bytes that may wait to be written; what comes beyond that is not kept
 _SUFFIX, _PART = ".safetensors", ".part"
 _STALE = 3600  # seconds
 _READERS = 4  # files that are read at once
-_TYPES = {"F32": mx.float32, "F16": mx.float16, "BF16": mx.bfloat16, "U32": mx.uint32}  # safetensors' names
-Written = tuple[str, Block, dict[str, "Named"]]
-Named = tuple[str, mx.array]  # a type's name, and an array that NumPy can read
-_NAMES = {dtype: name for name, dtype in _TYPES.items()}
+_NOT_A_BLOCK = (OSError, ValueError, KeyError, TypeError, AttributeError)  # what reading a damaged file raises
+Written = tuple[str, Block, dict[str, Named]]
 
 
 class DiskShelf:
@@ -49,11 +43,15 @@ class DiskShelf:
     """
 
     def __init__(self, folder: Path, layout: str, cap: int = CAP) -> None:
+        """Raises OutputError for a folder that cannot be made."""
         self._files = _Files(folder, layout, cap)
         self._queue: queue.SimpleQueue[Written | None] = queue.SimpleQueue()
         writer = threading.Thread(target=_write, args=(self._files, self._queue), name="docai-blocks", daemon=True)
         writer.start()
         self._end = weakref.finalize(self, _finish, self._queue, writer)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._files
 
     def get(self, keys: Sequence[str]) -> dict[str, Block]:
         """Those of the blocks that are there and can be read. Files are read side by side."""
@@ -62,12 +60,29 @@ class DiskShelf:
             return {}
         with ThreadPoolExecutor(min(_READERS, len(there)), "docai-blocks") as pool:
             read = list(pool.map(self._files.read, there))
-        return {key: _block(contents) for key, contents in zip(there, read, strict=True) if contents is not None}
+        return {key: block_of(contents) for key, contents in zip(there, read, strict=True) if contents is not None}
+
+    def used(self, keys: Sequence[str]) -> None:
+        """The blocks of a prompt have been of use: the last one of them is the first to make room."""
+        self._files.used(keys)
 
     def put(self, key: str, block: Block) -> None:
         """Have a block written."""
-        if self._files.expect(key, block):
-            self._queue.put((key, block, _named(block)))
+        if self._end.alive and self._files.expect(key, block):
+            self._queue.put((key, block, named(block)))
+
+    @property
+    def most_pending(self) -> int:
+        """Bytes that may wait to be written."""
+        return self._files.most_pending
+
+    @most_pending.setter
+    def most_pending(self, most: int) -> None:
+        self._files.most_pending = most
+
+    def clear(self) -> None:
+        """Delete all files. What is on its way there will be written."""
+        self._files.clear()
 
     def flush(self) -> None:
         """Wait until everything is written, and end the writing; so does the end of the process."""
@@ -83,52 +98,71 @@ class _Files:
 
     def __init__(self, folder: Path, layout: str, cap: int) -> None:
         self._folder, self._layout, self._cap = folder, layout, cap
-        folder.mkdir(parents=True, exist_ok=True)
-        self._sizes = _found(folder)
+        self.most_pending = PENDING
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._sizes = _found(folder)
+        except OSError as error:
+            raise OutputError(f"{folder}: expected a folder for blocks of prompts: {error.strerror}") from error
         self._counts = {"disk_writes": 0, "disk_write_failures": 0, "disk_evictions": 0, "disk_rejects": 0}
         self._pending = 0
         self._lock = threading.Lock()
+        self._make_room()
 
-    def __contains__(self, key: str) -> bool:
+    def __contains__(self, key: object) -> bool:
         with self._lock:
             return key in self._sizes
 
     def read(self, key: str) -> Contents | None:
         """What is in a file; one that is not as it was written is deleted."""
-        path = self._path(key)
         try:
-            contents = _read(path, self._layout)
-            os.utime(path)
-        except (OSError, ValueError, KeyError, TypeError):
+            return read_file(self._path(key), self._layout)
+        except _NOT_A_BLOCK:
             self._forget(key, "disk_rejects")
             return None
-        with self._lock:
-            if key in self._sizes:
-                self._sizes.move_to_end(key)
-        return contents
+
+    def used(self, keys: Sequence[str]) -> None:
+        now = time.time_ns()
+        for number, key in enumerate(reversed(keys)):
+            with contextlib.suppress(OSError):
+                os.utime(self._path(key), ns=(now + number, now + number))
+            with self._lock:
+                if key in self._sizes:
+                    self._sizes.move_to_end(key)
 
     def expect(self, key: str, block: Block) -> bool:
         """Whether a block is to be written: there is room, and the file is not there already."""
         with self._lock:
             known = key in self._sizes and block.logits is None
-            if known or self._pending + block.nbytes > _PENDING or block.nbytes > self._cap:
+            if known or self._pending + block.nbytes > self.most_pending or block.nbytes > self._cap:
                 return False
             self._pending += block.nbytes
             return True
 
-    def write(self, key: str, block: Block, named: Mapping[str, Named]) -> None:
+    def write(self, key: str, block: Block, arrays: Mapping[str, Named]) -> None:
         """Write a block that was expected; one that cannot be written is not kept."""
         path = self._path(key)
-        beside = path.with_suffix(f".{os.getpid()}{_PART}")
+        beside = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}{_PART}")
         try:
             with beside.open("wb") as file:
-                file.writelines(_encoded(block, named, self._layout))
+                file.writelines(encoded(block, arrays, self._layout))
             size = beside.stat().st_size
             beside.replace(path)
-        except OSError:
+        except (OSError, MemoryError, RuntimeError):
             self._settle("disk_write_failures", block)
+            with contextlib.suppress(OSError):
+                beside.unlink()
         else:
             self._settle("disk_writes", block, {key: size})
+        self._make_room()
+
+    def clear(self) -> None:
+        with self._lock:
+            keys = list(self._sizes)
+        for key in keys:
+            self._forget(key, "disk_evictions")
+
+    def _make_room(self) -> None:
         while (oldest := self._surplus()) is not None:
             self._forget(oldest, "disk_evictions")
 
@@ -167,10 +201,28 @@ def _write(files: _Files, waiting: queue.SimpleQueue[Written | None]) -> None:
 
 
 def shelf_of(folder: Path, checkpoint: Checkpoint, network: Network, cap: int = CAP) -> DiskShelf:
-    """The shelf of a model in a folder for several. A checkpoint whose files were written anew has another one."""
-    files = [(file.name, (real := file.resolve().stat()).st_size, real.st_mtime_ns) for file in checkpoint.files]
+    """The shelf of a model in a folder for several.
+
+    A checkpoint whose files were written anew, and another version of docai, which may compute otherwise, have another
+    one; what there was of the earlier ones is deleted. Raises OutputError for a folder that cannot be made.
+    """
+    paths = sorted(file.absolute() for file in checkpoint.files)
+    model = _digest([str(path) for path in paths])
+    state = _digest([((real := path.resolve().stat()).st_size, real.st_mtime_ns) for path in paths], __version__)
     layout = _digest(network.spec.decoder, number_type(network))
-    return DiskShelf(folder / _digest(files, layout), layout, cap)
+    for other in folder.glob(f"{model}-*"):
+        if not other.name.startswith(f"{model}-{state}-"):
+            _delete(other)
+    return DiskShelf(folder / f"{model}-{state}-{layout}", layout, cap)
+
+
+def _delete(folder: Path) -> None:
+    """Delete a shelf; nothing else that somebody may have put there."""
+    for path in [*folder.glob(f"*{_SUFFIX}"), *folder.glob(f"*{_PART}")]:
+        with contextlib.suppress(OSError):
+            path.unlink()
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def _digest(*parts: object) -> str:
@@ -186,85 +238,12 @@ def _finish(waiting: queue.SimpleQueue[Written | None], writer: threading.Thread
 
 def _found(folder: Path) -> OrderedDict[str, int]:
     """The files of a folder with their sizes, those used last at the end; what is long half written is deleted."""
-    files = [(path, path.stat()) for path in folder.glob(f"*{_SUFFIX}")]
-    for path in folder.glob(f"*{_PART}"):
-        if path.stat().st_mtime < time.time() - _STALE:  # what is younger, another process may be writing
-            path.unlink(missing_ok=True)
-    return OrderedDict((path.stem, stat.st_size) for path, stat in sorted(files, key=lambda pair: pair[1].st_mtime_ns))
-
-
-def _named(block: Block) -> dict[str, Named]:
-    """The arrays of a block by their names in a file. What MLX has to do for it is done on the engine's thread."""
-    named = {f"{n}.{part}": array for n, layer in enumerate(block.layers) for part, array in enumerate(layer)}
-    if block.logits is not None:
-        named["logits"] = block.logits
-    viewed = {n: (_NAMES[a.dtype], a.view(mx.uint16) if a.dtype == mx.bfloat16 else a) for n, a in named.items()}
-    mx.async_eval([array for _, array in viewed.values()])
-    return viewed
-
-
-class Contents(NamedTuple):
-    """A file that is as it was written: where its arrays are in `body`, and of each layer what its keys take."""
-
-    arrays: dict[str, dict[str, Any]]
-    body: NDArray[np.uint8]
-    widths: tuple[tuple[int, ...], ...]
-    end: int
-
-
-def _read(path: Path, layout: str) -> Contents:
-    """Raises OSError, ValueError, KeyError or TypeError for a file that is not as it was written."""
-    data = np.fromfile(path, np.uint8)
-    length = int.from_bytes(data[:8].tobytes(), "little")
-    header: dict[str, Any] = json.loads(data[8 : 8 + length].tobytes())
-    said, body = header.pop("__metadata__"), data[8 + length :]
-    if (said["version"], said["layout"], said["sum"]) != (_VERSION, layout, checksum(body)):
-        raise ValueError("not what was written")
-    widths = tuple(tuple(layer) for layer in json.loads(said["widths"]))
-    expected = {f"{n}.{part}" for n, layer in enumerate(widths) for part in range(len(layer))}
-    if expected - header.keys() or any(entry["dtype"] not in _TYPES for entry in header.values()):
-        raise ValueError("not the arrays of a block")
-    return Contents(header, body, widths, int(said["end"]))
-
-
-def _block(contents: Contents) -> Block:
-    """A file's block; its bytes are copied to the device at once."""
-    body = mx.array(contents.body)
-
-    def array(name: str) -> mx.array:
-        entry = contents.arrays[name]
-        start, stop = entry["data_offsets"]
-        return body[start:stop].view(_TYPES[entry["dtype"]]).reshape(entry["shape"])
-
-    layers = tuple(tuple(array(f"{n}.{part}") for part in range(len(layer))) for n, layer in enumerate(contents.widths))
-    return Block(layers, contents.widths, contents.end, array("logits") if "logits" in contents.arrays else None)
-
-
-def _encoded(block: Block, named: Mapping[str, Named], layout: str) -> list[bytes]:
-    """A block as the parts of a safetensors file."""
-    header: dict[str, Any] = {}
-    arrays = {name: np.asarray(array) for name, (_, array) in named.items()}
-    body = b"".join(array.tobytes() for array in arrays.values())
-    at = 0
-    for name, array in arrays.items():
-        offsets = [at, at + array.nbytes]
-        header[name] = {"dtype": named[name][0], "shape": list(array.shape), "data_offsets": offsets}
-        at += array.nbytes
-    header["__metadata__"] = {
-        "version": _VERSION,
-        "layout": layout,
-        "widths": json.dumps(block.widths),
-        "end": str(block.end),
-        "sum": checksum(np.frombuffer(body, np.uint8)),
-    }
-    head = json.dumps(header).encode()
-    head += b" " * (-len(head) % 8)
-    return [len(head).to_bytes(8, "little"), head, body]
-
-
-def checksum(data: NDArray[np.uint8]) -> str:
-    """Tells damaged bytes, at the speed of memory: the sum of their 64-bit words, and how many bytes there are."""
-    whole = data[: len(data) // 8 * 8]
-    words = whole.view(np.uint64) if whole.ctypes.data % 8 == 0 else whole.copy().view(np.uint64)
-    rest = int.from_bytes(data[len(whole) :].tobytes(), "little")
-    return f"{int(words.sum(dtype=np.uint64)):x}-{rest:x}-{len(data)}"
+    found: list[tuple[int, str, int]] = []
+    for path in folder.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # another process has deleted it meanwhile
+            state = path.stat()
+            if path.suffix == _SUFFIX:
+                found.append((state.st_mtime_ns, path.stem, state.st_size))
+            elif path.suffix == _PART and state.st_mtime < time.time() - _STALE:  # a younger one may be being written
+                path.unlink()
+    return OrderedDict((key, size) for _, key, size in sorted(found))
