@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,7 +32,9 @@ from docai.nn.sandwich_vit import SandwichVit, SandwichVitSpec  # noqa: E402
 from docai.nn.twofold import Twofold, TwofoldSpec  # noqa: E402
 from docai.preprocess.inputs import ImageInput  # noqa: E402
 from docai.preprocess.processors import BudgetImages, within  # noqa: E402
+from docai.tasks.convert import convert_model  # noqa: E402
 from docai.tasks.load import load  # noqa: E402
+from docai.tasks.models_options import ConvertOptions  # noqa: E402
 from docai.vlm.config import Config  # noqa: E402
 from docai.vlm.connector import Averager, AveragerSpec  # noqa: E402
 from docai.vlm.families import family_of  # noqa: E402
@@ -43,8 +48,9 @@ from docai.vlm.vision import Seen  # noqa: E402
 from tests.clips import counted  # noqa: E402
 from tests.parity.stored import case_of, config_of, images_of, logits, weights_of, written  # noqa: E402
 from tests.parity.weights import noise, tensor  # noqa: E402
+from tests.serving import served  # noqa: E402
 from tests.test_cli import run  # noqa: E402
-from tests.tiny_checkpoint import tiny_gemma4  # noqa: E402
+from tests.tiny_checkpoint import wide_gemma4  # noqa: E402
 
 S, F = "sliding_attention", "full_attention"
 # What is left out here is what the configuration classes fill in.
@@ -177,14 +183,41 @@ def test_files_may_have_the_keys_that_borrowing_layers_do_not_use(tmp_path: Path
     np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=5e-5)
 
 
-def test_without_its_tower_it_is_a_text_model(tmp_path: Path) -> None:
-    name, words = "gemma4", case_of("gemma4_text")["tokens"]
+@pytest.mark.parametrize("name", ["gemma4", "gemma4_unified"])
+def test_without_weights_that_see_it_is_a_text_model(name: str, tmp_path: Path) -> None:
+    """mlx-lm's exports leave them out."""
+    words = case_of("gemma4_text")["tokens"]
     text = {k: v for k, v in weights_of(name).items() if "language_model" in k}
     whole = load_network(written(tmp_path / "whole", config_of(name), weights_of(name)))
     alone = load_network(written(tmp_path / "text", config_of(name), text))
     assert alone.spec.vision is None
     assert alone.spec.connector is None
     np.testing.assert_array_equal(logits(alone, words), logits(whole, words))
+
+
+def test_embeddings_of_layers_are_quantized_as_others_are(tmp_path: Path) -> None:
+    folder = wide_gemma4(tmp_path / "m", hidden_size_per_layer_input=32)
+    for name, options in (("packed", {"bits": 8, "group_size": 32, "vision": True}), ("plain", {"dequantize": True})):
+        source = folder if name == "packed" else tmp_path / "packed"
+        convert_model(str(source), ConvertOptions(output=str(tmp_path / name), **options))  # type: ignore[arg-type]
+    packed, plain, dense = (load_network(f) for f in (tmp_path / "packed", tmp_path / "plain", folder))
+    names = {name for name, _ in tree_flatten(packed.parameters()) if name.endswith("scales")}
+    assert {"decoder.per_layer.embed.scales", "decoder.layers.0.inlet.gate.scales"} <= names
+    images = [noise_image(4, 8)]
+    tokens = [5, *[packed.spec.image_token] * 8, 7, 8, 9]
+    np.testing.assert_allclose(logits(packed, tokens, images), logits(plain, tokens, images), rtol=1e-3, atol=1e-3)
+    assert np.abs(logits(packed, tokens, images) - logits(dense, tokens, images)).max() > 1e-3
+
+
+def noise_image(rows: int, columns: int) -> ImageInput:
+    return ImageInput(noise("image", (rows * columns, 48), 1), rows * columns // 4, (1, rows, columns))
+
+
+def test_images_of_one_shape_are_encoded_together(tmp_path: Path) -> None:
+    network = load_network(written(tmp_path, config_of("gemma4"), weights_of("gemma4")))
+    images = [replace(noise_image(4, 6), pixels=noise(name, (24, 48), 1)) for name in "ab"]
+    for one, image in zip(network.encode(images, together=True), images, strict=True):
+        close(one.rows, np.asarray(network.encode([image])[0].rows))
 
 
 @pytest.mark.parametrize("name", ["gemma4", "gemma4_unified"])  # MLX has no experts in half precision on a CPU
@@ -379,8 +412,8 @@ def test_the_last_state_alone_is_that_of_all(name: str, tmp_path: Path) -> None:
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Model]:
     folder = tmp_path_factory.mktemp("models")
     return {
-        "small": load(str(tiny_gemma4(folder / "small"))),
-        "unified": load(str(tiny_gemma4(folder / "unified", unified=True))),
+        "small": load(str(wide_gemma4(folder / "small"))),
+        "unified": load(str(wide_gemma4(folder / "unified", unified=True))),
     }
 
 
@@ -414,7 +447,7 @@ def rgb() -> np.ndarray:
 def test_commands_answer(
     unified: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], rgb: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = str(tiny_gemma4(tmp_path / "m", unified=unified))
+    model = str(wide_gemma4(tmp_path / "m", unified=unified))
     monkeypatch.chdir(tmp_path)
     for name in ("a.png", "b.png"):
         Image.fromarray(rgb).save(name)
@@ -430,6 +463,26 @@ def test_commands_answer(
     said = json.loads(capsys.readouterr().out)
     assert [len(clip["frames"]) for clip in said["videos"]] == [6]
     assert said["usage"]["generated"] <= 4
+
+
+def test_the_server_answers(tmp_path: Path, rgb: np.ndarray) -> None:
+    folder = wide_gemma4(tmp_path / "m")
+    stored = io.BytesIO()
+    Image.fromarray(rgb).save(stored, "PNG")
+
+    def part(kind: str, media: str, data: bytes) -> dict[str, Any]:
+        return {"type": f"{kind}_url", f"{kind}_url": {"url": f"data:{media};base64,{base64.b64encode(data).decode()}"}}
+
+    content = [
+        part("image", "image/png", stored.getvalue()),
+        part("video", "video/x-matroska", counted(30)),
+        {"type": "text", "text": "Is this person in the video?"},
+    ]
+    asked = {"model": str(folder), "messages": [{"role": "user", "content": content}], "max_tokens": 4}
+    with served(tmp_path / "state", model=[str(folder)]) as server:
+        said = server.json("POST", "/v1/chat/completions", asked)
+    assert said["usage"]["completion_tokens"] <= 4
+    assert said["choices"][0]["message"]["role"] == "assistant"
 
 
 def test_what_a_model_reads_only_it_is_told(models: dict[str, Model]) -> None:

@@ -99,8 +99,8 @@ def _stamped(folder: Path, config: dict[str, Any]) -> Path:
     return _written(folder, {**config, **ids}, backend, files)
 
 
-def tiny_gemma4(folder: Path, *, unified: bool = False, **text: Any) -> Path:
-    """A Gemma 4 whose last two layers see other layers' keys, or one without a tower."""
+def wide_gemma4(folder: Path, *, unified: bool = False, **text: Any) -> Path:
+    """A Gemma 4 whose last two layers see other layers' keys, or a Unified; heads can be rounded, words are bytes."""
     backend = byte_level()
     backend.add_special_tokens([AddedToken(name, special=True) for name in ("<bos>", *GEMMA_4_TOKENS)])
     ids = {f"{kind}_token_id": backend.token_to_id(f"<|{kind}|>") for kind in ("image", "video", "audio")}

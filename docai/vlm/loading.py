@@ -41,7 +41,9 @@ def _resolved(checkpoint: Checkpoint) -> tuple[Family, AnySpec]:
         config = dict(family.by_names(config, checkpoint.tensors))
     spec = family.spec(Config(config))
     left_out = []
-    if spec.vision is not None and not has_part(checkpoint, family.rules, spec, "vision."):
+    # those of early fusion have a connector only
+    sees = "vision." if spec.vision is not None else "connector." if family.text_only and spec.connector else ""
+    if sees and not has_part(checkpoint, family.rules, spec, sees):
         if not family.text_only:
             raise CheckpointError(
                 f"{checkpoint.name}: expected the weights of a vision tower, as its config describes one; found none"

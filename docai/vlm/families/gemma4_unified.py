@@ -69,6 +69,7 @@ FAMILY = Family(
     dict.fromkeys(("hf", "transformers", "mlx"), rules),
     PROMPT,
     _IMAGES,
+    text_only=True,
     videos=budget_videos(_IMAGES),
     sounds=raw_sounds,
     sound_with_video=True,
