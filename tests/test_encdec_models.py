@@ -15,10 +15,12 @@ from docai.checkpoint.load import shapes_of
 from docai.errors import LimitExceeded, UsageError
 from docai.tasks.load import load
 from docai.vlm.controls import CHOICES, DEFAULT
+from docai.vlm.encdec_generate import EndPieces
 from docai.vlm.encdec_model import EncDecModel, completed
 from docai.vlm.markers import ADDED_TOKENS, MARKERS, marked
 from docai.vlm.model import Model, as_messages
 from docai.vlm.request import GenerationOptions
+from docai.vlm.stream import Detokenizer
 from docai.vlm.tokenizer import Tokenizer
 from tests.test_cli import run
 from tests.tiny_checkpoint import tiny_llama
@@ -102,6 +104,22 @@ def test_answers_begin_as_the_model_was_taught(florence: Model) -> None:
     assert answer.tokens[0] == florence.tokenizer.token_id("<s>")
     assert "<s>" not in answer.text
     assert florence.generate("<OCR>", [PICTURE], max_tokens=5, special_tokens=True).text.startswith("<s>")
+
+
+def test_an_answer_of_nothing_but_beginnings_is_empty(florence: Model) -> None:
+    """Conversions of large-ft are known for it."""
+    begin = florence.tokenizer.token_id("<s>")
+    answer = florence.generate("<OCR>", [PICTURE], max_tokens=9, logit_bias={begin: 1000.0}, loop_guard=False)
+    assert answer.tokens.count(begin) > 1
+    said = florence.generate("<OCR>", [PICTURE], max_tokens=2, logit_bias={begin: 1000.0})
+    assert (said.tokens, said.text) == ((begin, begin), "")
+
+
+@pytest.mark.parametrize("said", [{}, {"forced_bos_token_id": None}])
+def test_a_config_need_not_say_how_answers_begin(tmp_path: Path, said: dict[str, None]) -> None:
+    """transformers 5 leaves it out."""
+    model = load(str(tiny_florence2(tmp_path, **said)))
+    assert model.generate("<OCR>", [PICTURE], max_tokens=3).tokens[0] == model.tokenizer.token_id("<s>")
 
 
 def test_locations_are_text(florence: Model) -> None:
@@ -255,6 +273,37 @@ def test_the_default_leaves_out_what_an_older_vocabulary_lacks(tmp_path: Path) -
 def test_prompts_that_nemotron_was_not_taught(nemotron: Model, text: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         nemotron.generate(text, [PICTURE])
+
+
+@pytest.mark.parametrize("penalty", [1.1, 3.0])
+def test_the_repetition_penalty_counts_what_the_answer_begins_with(nemotron: Model, penalty: float) -> None:
+    """As transformers has it: scores above 0 are divided, others multiplied, over prompt and answer."""
+    import mlx.core as mx
+
+    assert isinstance(nemotron, EncDecModel)
+    answer = nemotron.generate(DEFAULT, [PICTURE], max_tokens=12, repetition_penalty=penalty, loop_guard=False)
+    asked = nemotron.answer(as_messages(DEFAULT, 1), [PICTURE], GenerationOptions())
+    network, memories, caches = nemotron.network, asked.read(), nemotron.network.caches()
+    said = list(asked.asked.seed)
+    logits = network.step(mx.array([said]), caches, memories)
+    for token in answer.tokens:
+        scores = np.array(logits[0])
+        seen = sorted(set(said))
+        scores[seen] = np.where(scores[seen] > 0, scores[seen] / penalty, scores[seen] * penalty)
+        assert token == int(scores.argmax())
+        said.append(token)
+        logits = network.step(mx.array([[token]]), caches, memories)
+
+
+def test_letters_of_several_tokens_come_whole(nemotron: Model) -> None:
+    assert isinstance(nemotron, EncDecModel)
+    text = "<x_0.1><y_0.2>\u6e2f\u306e\u65e5\u8a8c \U0001f6a2<x_0.3><y_0.4><class_Text>"
+    tokens = nemotron.tokenizer.encode(text, special=False)
+    words = Detokenizer(EndPieces(nemotron.tokenizer), skip_special=True)
+    parts = [words.add(token) for token in tokens]
+    assert "".join([*parts, words.end()]) == text
+    assert "" in parts, "some are a part of a letter"
+    assert "\ufffd" not in "".join(parts)
 
 
 def test_the_penalty_counts_what_the_answer_begins_with(nemotron: Model) -> None:

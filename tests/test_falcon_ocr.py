@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from itertools import product
 from pathlib import Path
@@ -23,17 +24,22 @@ from docai.nn.golden import Golden, GoldenAttention, GoldenAttentionSpec, Golden
 from docai.nn.norm import rms  # noqa: E402
 from docai.nn.rope import Rope, RopeSpec  # noqa: E402
 from docai.nn.scores import Scoring, attend  # noqa: E402
+from docai.ocr.asking import Question, Together  # noqa: E402
 from docai.tasks.convert import convert_model  # noqa: E402
 from docai.tasks.models_options import ConvertOptions  # noqa: E402
 from docai.vlm.config import Config  # noqa: E402
+from docai.vlm.engine import Engine  # noqa: E402
 from docai.vlm.families import family_of  # noqa: E402
 from docai.vlm.families.falcon_ocr import CATEGORIES, FAMILY  # noqa: E402
 from docai.vlm.images import falcon_images  # noqa: E402
+from docai.vlm.job import Job  # noqa: E402
 from docai.vlm.loading import load_network  # noqa: E402
 from docai.vlm.model import Model, as_messages, open_model  # noqa: E402
 from docai.vlm.network import Network  # noqa: E402
 from docai.vlm.prompt import render  # noqa: E402
 from docai.vlm.request import GenerationOptions  # noqa: E402
+from docai.vlm.scheduler import EngineLimits  # noqa: E402
+from docai.vlm.together import readable_together  # noqa: E402
 from tests.parity.stored import case_of, config_of, images_of, logits, quantized, weights_of, written  # noqa: E402
 from tests.parity.weights import noise  # noqa: E402
 from tests.tiny_checkpoint import tiny_falcon  # noqa: E402
@@ -213,6 +219,40 @@ def test_a_prompt_that_was_read_is_not_read_again(tmp_path: Path) -> None:
     assert other.usage.reused > other.image_tokens  # the picture with its marks
     fresh = open_model(str(tmp_path / "m"), prefix_cache=0).generate("table", [rgb], max_tokens=6)
     assert other.tokens == fresh.tokens
+
+
+def test_pictures_of_unlike_sizes_are_read_in_one_pass(falcon: Model) -> None:
+    """Each keeps the places of its own picture, and what sees itself in it, whoever stands beside it."""
+    sizes = [(64, 96), (80, 200), (64, 64), (150, 100), (96, 64)]
+    pictures = [np.random.RandomState(n).randint(0, 255, (*size, 3)).astype(np.uint8) for n, size in enumerate(sizes)]
+    options = GenerationOptions(max_tokens=10, loop_guard=False)
+    requests = [falcon.request(as_messages("text", 1), [picture], options) for picture in pictures]
+    requests.append(falcon.request(as_messages("text", 0), [], options))  # has no places to stand beside others'
+    alone = Engine(falcon.runtime, limits=EngineLimits(rows=1))
+    expected = [alone.submit(request).whole().tokens for request in requests]
+    beside = Engine(falcon.runtime, limits=EngineLimits(rows=8, together=True))
+    assert [answer.tokens for answer in beside.answers(requests)] == expected
+    first, *others = [Job(falcon.runtime, request, "", "", 0.0) for request in requests]
+    assert sorted(job.left for job in readable_together(falcon.network, first, others, 2048)) == sorted(
+        len(request.ids) for request in requests[:-1]
+    )
+    alone.close()
+    beside.close()
+
+
+def test_many_crops_leave_nothing_behind(tmp_path: Path) -> None:
+    model = open_model(str(tiny_falcon(tmp_path / "m")), prefix_cache=0, feature_cache=0)
+    asker = Together(model, GenerationOptions(max_tokens=4))
+    crops = [np.random.RandomState(n).randint(0, 255, (64, 64 + n, 3)).astype(np.uint8) for n in range(40)]
+    left = []
+    for _ in range(3):
+        assert len(list(asker.ask([Question("text", crop, 4) for crop in crops]))) == len(crops)
+        asker._engine.close()
+        assert not asker._tickets
+        gc.collect()
+        left.append(mx.get_active_memory())
+        asker = Together(model, GenerationOptions(max_tokens=4))
+    assert left[2] - left[0] < 100_000  # a crop's keys and values take as much
 
 
 # --- pictures

@@ -221,6 +221,14 @@ def test_the_sheet_s_picture_of_locateanything() -> None:
     assert (image.grid, image.tokens) == ((1, 36, 46), 414)
 
 
+@pytest.mark.parametrize("size", [(1, 1), (3, 5), (28, 28), (29, 1), (13, 400)])
+def test_locateanything_takes_pictures_smaller_than_a_block(size: tuple[int, int]) -> None:
+    """Each side has a whole block at least, so that patches can be joined."""
+    image = locate_images()({}, {})(np.zeros((*size, 3), np.uint8))
+    assert image.grid is not None
+    assert image.tokens == -(-size[0] // 28) * -(-size[1] // 28) == image.grid[1] * image.grid[2] // 4
+
+
 def test_strips_that_locateanything_has_no_turns_for_are_named() -> None:
     with pytest.raises(InputError, match=r"10000 x 2 px: a side would have 716 patches.*at most 511"):
         locate_images()({}, {})(np.zeros((2, 10000, 3), np.uint8))
