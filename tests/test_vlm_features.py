@@ -30,6 +30,29 @@ def test_a_size_of_nothing_keeps_nothing() -> None:
     assert cache.counts == CacheCounts(misses=1)
 
 
+def test_bytes_are_bounded_too() -> None:
+    cache: FeatureCache[int] = FeatureCache(10, 100, lambda value: value)
+    for name, value in (("a", 40), ("b", 50), ("c", 30), ("d", 101)):
+        cache.put((name,), value)
+    assert [cache.get((name,)) for name in "abcd"] == [None, 50, 30, None]
+    assert cache.nbytes == 80
+    cache.put(("b",), 60)
+    assert cache.nbytes == 90
+
+
+def test_a_smaller_bound_holds_at_once() -> None:
+    cache: FeatureCache[int] = FeatureCache(10, 100, lambda value: value)
+    for value in range(10):
+        cache.put((value,), value)
+    cache.size = 5
+    assert (len(cache), cache.nbytes) == (5, 5 + 6 + 7 + 8 + 9)
+    cache.most_bytes = 20
+    assert (len(cache), cache.nbytes) == (2, 17)
+    cache.size = 0
+    assert (len(cache), cache.nbytes, cache.most_bytes) == (0, 0, 0)
+    assert cache.counts.evictions == 10
+
+
 def test_a_value_put_again_is_replaced() -> None:
     cache: FeatureCache[int] = FeatureCache(2)
     for value in (1, 2, 3):

@@ -16,6 +16,7 @@ from docai.nn.batch import storage_columns
 from docai.nn.cache import Cache, QuantizedCache, RotatingCache
 from docai.nn.mlp import MlpSpec
 from docai.nn.rounding import SCALE_BYTES, SMALLEST_GROUP
+from docai.vlm.generate import Runtime
 from docai.vlm.job import Job
 from docai.vlm.network import Network
 from docai.vlm.prefix import BlockStore
@@ -95,10 +96,11 @@ class Budget:
     It counts on each answer becoming as long as it may, so that what was admitted never has to be turned out again.
     """
 
-    def __init__(self, network: Network, limit: int, step: int, store: BlockStore | None = None) -> None:
+    def __init__(self, runtime: Runtime, limit: int, step: int, store: BlockStore) -> None:
         """`limit`: bytes beside the weights; `step`: tokens of a chunk; `store`: what keeps blocks of prompts."""
-        self._network, self.limit, self._store = network, limit, store
-        self._item = number_type(network).size
+        self._network, self._features = runtime.network, runtime.features
+        self.limit, self._store = limit, store
+        self._item = number_type(runtime.network).size
         self._step = step
         self._costs: dict[tuple[int | None, ...], list[LayerCost]] = {}
 
@@ -115,8 +117,9 @@ class Budget:
 
     @property
     def free(self) -> int:
-        """Bytes for requests: what is kept of prompts has its own."""
-        return self.limit - (0 if self._store is None else self._store.most_bytes)
+        """Bytes for requests: what is kept of prompts and images has its own."""
+        kept = 0 if self._features is None else self._features.most_bytes
+        return self.limit - self._store.most_bytes - kept
 
     def needed(self, jobs: Sequence[Job]) -> int:
         """The most bytes that these jobs take at once."""
@@ -125,8 +128,7 @@ class Budget:
             kinds.setdefault(job.kind, []).append(job)
         batches = sum(self._batch(kind) for kind in kinds.values())
         read = [self._caches(job, len(job.request.ids)) for job in jobs if not job.answer.tokens]
-        from_disk = self._store is not None and self._store.shelved  # of one at a time, beside its caches
-        fetched = max(read, default=0) if from_disk else 0
+        fetched = max(read, default=0) if self._store.shelved else 0  # blocks of one at a time, beside its caches
         return batches + sum(read) + fetched + max((self._peak(job) for job in jobs), default=0)
 
     def _batch(self, jobs: Sequence[Job]) -> int:

@@ -12,15 +12,13 @@ from tokenizers import AddedToken
 
 from docai.errors import LimitExceeded, UsageError
 from docai.preprocess.centred import CentredImages
-from docai.preprocess.inputs import ImageInput, ImageProcessor
+from docai.preprocess.inputs import ImageProcessor
 from docai.vlm.ask import Asked, Setting
 from docai.vlm.clips import MediumLike, medium_of, settle
-from docai.vlm.connector import ImageFeatures
 from docai.vlm.encdec import EncDecNetwork
 from docai.vlm.encdec_generate import EncDecRequest, EncDecStream, EndPieces, Habits, in_step
 from docai.vlm.families import Family
-from docai.vlm.features import FeatureCache
-from docai.vlm.model import Model, as_messages
+from docai.vlm.model import Model, as_messages, features_of
 from docai.vlm.pictures import Picture
 from docai.vlm.prompt import Message
 from docai.vlm.request import Generation, GenerationOptions
@@ -46,7 +44,7 @@ class EncDecModel(Model):
         tokenizer = completed(tokenizer, family.added_tokens)
         self.name, self.network, self.family, self.tokenizer = name, network, family, tokenizer
         self._processor, self._habits = processor, habits
-        self._features: FeatureCache[tuple[ImageInput, ImageFeatures]] = FeatureCache(feature_cache)
+        self._features = features_of(feature_cache)
         self._pieces = EndPieces(tokenizer)
 
     @property
@@ -68,7 +66,7 @@ class EncDecModel(Model):
         """It answers one question after the other."""
         return 1
 
-    def clear(self) -> None:
+    def clear(self, *, disk: bool = False) -> None:  # noqa: ARG002 - it keeps nothing there
         """Forget all features."""
         self._features.clear()
         mx.clear_cache()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import mlx.core as mx
 
 from docai.errors import LimitExceeded
 from docai.preprocess.inputs import ImageInput
 from docai.vlm.connector import ImageFeatures
-from docai.vlm.features import Key
+from docai.vlm.features import FeatureCache, Key
 from docai.vlm.logprobs import Logprobs
 from docai.vlm.network import Network
 from docai.vlm.request import Generation, GenerationOptions, Piece, Timings
@@ -53,10 +53,19 @@ class Chosen(NamedTuple):
 
 
 class Runtime:
-    """A network with what answering needs of its tokenizer. Requests share it; none leaves anything in it."""
+    """A network with what answering needs of its tokenizer. Requests share it; none leaves anything in it.
 
-    def __init__(self, network: Network, pieces: Pieces, marks: ThinkingMarks | None = None) -> None:
-        self.network, self.pieces, self.marks = network, pieces, marks
+    `features`: where what was made of images is kept, whose bytes count as taken.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        pieces: Pieces,
+        marks: ThinkingMarks | None = None,
+        features: FeatureCache[Any] | None = None,
+    ) -> None:
+        self.network, self.pieces, self.marks, self.features = network, pieces, marks, features
 
     @property
     def context(self) -> int:

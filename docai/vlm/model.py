@@ -79,8 +79,8 @@ class Model:
     ) -> None:
         self.name, self.network, self.family, self.tokenizer = name, network, family, tokenizer
         self._processor, self._clips, self._sounds = processor, clips, sounds
-        self._features: FeatureCache[tuple[ImageInput, ImageFeatures]] = FeatureCache(feature_cache)
-        self.runtime = Runtime(network, Pieces(tokenizer), thinking_marks(tokenizer))
+        self._features = features_of(feature_cache)
+        self.runtime = Runtime(network, Pieces(tokenizer), thinking_marks(tokenizer), self._features)
         self.engine = Engine(self.runtime, store=prefixes, limits=limits)  # where its requests run
         self._vocabulary: Vocabulary | None = None
 
@@ -118,10 +118,10 @@ class Model:
     def feature_size(self, size: int) -> None:
         self._features.size = size
 
-    def clear(self) -> None:
-        """Forget all features and prompts."""
+    def clear(self, *, disk: bool = False) -> None:
+        """Forget all features and prompts; `disk`: those in `prefix_disk`, too."""
         self._features.clear()
-        self.engine.store.clear()
+        self.engine.store.clear(disk=disk)
         mx.clear_cache()
 
     def generate(
@@ -310,6 +310,15 @@ class Model:
         if self._vocabulary is None:
             self._vocabulary = Vocabulary(self.tokenizer)
         return Grammar(self._vocabulary, schema)
+
+
+def features_of(size: int) -> FeatureCache[tuple[ImageInput, ImageFeatures]]:
+    """A cache for what was made of so many images."""
+
+    def weigh(kept: tuple[ImageInput, ImageFeatures]) -> int:
+        return sum(int(array.nbytes) for array in (kept[1].rows, *kept[1].deepstack))
+
+    return FeatureCache(size, weigh=weigh)
 
 
 def as_messages(prompt: str | Sequence[Message], images: int) -> Sequence[Message]:

@@ -61,7 +61,9 @@ class Scheduler:
         if memory is None:
             memory = int(0.9 * total_memory()) - int(mx.get_active_memory())
         store.keep_within(max(0, memory) // 4)  # the rest is for those who run
-        self.budget = Budget(runtime.network, memory, self._step, store)
+        if runtime.features is not None:
+            runtime.features.most_bytes = min(runtime.features.most_bytes, max(0, memory) // 8)
+        self.budget = Budget(runtime, memory, self._step, store)
         self.queue = Queue(limits.waiting)
         self._reading: deque[Job] = deque()
         self._read: list[tuple[Job, Chosen]] = []  # they join with the end of the tick
