@@ -13,6 +13,7 @@ mx = pytest.importorskip("mlx.core")
 
 from mlx.utils import tree_flatten  # noqa: E402
 
+from docai.checkpoint.options import LoadOptions  # noqa: E402
 from docai.errors import CheckpointError  # noqa: E402
 from docai.nn.cache import QuantizedCache, RotatingCache, StateCache  # noqa: E402
 from docai.nn.delta import DeltaSpec  # noqa: E402
@@ -20,7 +21,7 @@ from docai.nn.gated_attention import GatedAttentionSpec  # noqa: E402
 from docai.nn.mlp import MlpSpec  # noqa: E402
 from docai.nn.moe import MoeSpec  # noqa: E402
 from docai.tasks.load import load  # noqa: E402
-from docai.vlm.admission import Budget  # noqa: E402
+from docai.tasks.models import show_model  # noqa: E402
 from docai.vlm.config import Config  # noqa: E402
 from docai.vlm.engine import Engine  # noqa: E402
 from docai.vlm.families import family_of  # noqa: E402
@@ -29,9 +30,10 @@ from docai.vlm.job import Job  # noqa: E402
 from docai.vlm.loading import load_network  # noqa: E402
 from docai.vlm.model import Model  # noqa: E402
 from docai.vlm.network import Network  # noqa: E402
+from docai.vlm.prefix import BlockStore  # noqa: E402
 from docai.vlm.reading import new_caches  # noqa: E402
 from docai.vlm.request import GenerationOptions  # noqa: E402
-from docai.vlm.scheduler import EngineLimits  # noqa: E402
+from docai.vlm.scheduler import EngineLimits, Scheduler  # noqa: E402
 from docai.vlm.spec import ModelSpec  # noqa: E402
 from docai.vlm.together import readable_together  # noqa: E402
 from tests.clips import counted  # noqa: E402
@@ -173,7 +175,7 @@ def test_one_that_is_cancelled_leaves_the_others_as_they_are(model: Model) -> No
 
 
 def test_what_is_kept_is_counted(model: Model) -> None:
-    network, budget = model.network, Budget(model.network, 1 << 40, 512)
+    network, budget = model.network, Scheduler(model.runtime, BlockStore(0), EngineLimits()).budget
     states = sum(layer.attention.state_size for layer in network.spec.decoder.layers)
     for text in ("Hello", "Hello " * 300):
         job = Job(model.runtime, request(model, text), "", "", 0.0)
@@ -184,6 +186,14 @@ def test_what_is_kept_is_counted(model: Model) -> None:
         assert (
             sum(int(a.nbytes) for cache in caches if isinstance(cache, StateCache) for a in cache.state) == 4 * states
         )
+
+
+def test_states_are_told_beside_what_a_token_takes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    memory = show_model(str(folder), LoadOptions())["memory"]
+    assert memory["cache_per_1000_tokens"] == 2 * 2 * 16 * 1000 * 4  # keys and values, heads, numbers, bytes
+    assert memory["states"] == 4 * 2 * (4 * 8 * 12 + 3 * (2 * 2 * 8 + 4 * 12))  # two layers
+    assert run("models", "show", str(folder)) == 0
+    assert "for the states of a request" in " ".join(capsys.readouterr().out.split())
 
 
 # --- answers

@@ -62,7 +62,8 @@ def _facts(found: Mapping[str, Any]) -> Table:
         "sees images": "yes" if found["sees"] else "no",
         "hears audio": "yes" if found["hears"] else "no",
         "memory": f"{in_bytes(memory['weights'])} for the weights (floats as {memory['dtype']}), and "
-        f"{in_bytes(memory['cache_per_1000_tokens'])} for every 1000 tokens",
+        f"{in_bytes(memory['cache_per_1000_tokens'])} for every 1000 tokens"
+        + (f", {in_bytes(memory['states'])} for the states of a request" if memory["states"] else ""),
         "device": f"{memory['device']}, {in_bytes(memory['free'])} free: "
         + ("it fits" if memory["fits"] else "it does not fit"),
         "note": "; ".join(found["notices"]),

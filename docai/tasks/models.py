@@ -126,12 +126,13 @@ def _notices(spec: AnySpec | DetectorSpec) -> list[str]:
 
 
 def memory_need(mapped: Mapped, spec: AnySpec | DetectorSpec, dtype: str) -> dict[str, Any]:
-    """Bytes of the weights, and of the cache of keys and values for 1000 tokens, where floats have a type."""
+    """Bytes of the weights, of keys and values of 1000 tokens and of a request's states, where floats have a type."""
     weights, free = mapped.nbytes(dtype), free_memory()
     return {
         "dtype": _type_name(dtype),
         "weights": weights,
         "cache_per_1000_tokens": _kept_per_token(spec) * 1000 * BITS[dtype] // 8,
+        "states": _state_size(spec) * BITS["F32"] // 8,
         "device": device_name(),
         "free": free,
         "fits": weights < free,
@@ -148,6 +149,13 @@ def _kept_per_token(spec: AnySpec | DetectorSpec) -> int:
     if isinstance(spec.decoder, DecoderSpec):
         return sum(2 * attention.kept_heads * attention.head_dim for attention in spec.decoder.keeping)
     return 2 * spec.decoder.layers * spec.decoder.layer.dims
+
+
+def _state_size(spec: AnySpec | DetectorSpec) -> int:
+    """Numbers in the states of recurrent layers, which take the same for any number of tokens."""
+    from docai.vlm.spec import ModelSpec
+
+    return sum(attention.state_size for attention in spec.decoder.keeping) if isinstance(spec, ModelSpec) else 0
 
 
 def _type_name(dtype: str) -> str:
