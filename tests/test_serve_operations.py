@@ -218,3 +218,30 @@ def test_what_models_keep(server: Served) -> None:
     assert kept["prefix"]["resident_bytes"] > 0
     assert server.json("POST", "/v1/cache/reset")["status"] == "cleared"
     assert server.json("GET", "/v1/cache/stats")["models"]["sees"]["prefix"]["resident_bytes"] == 0
+
+
+def test_prompts_are_kept_beyond_the_server(models: Path, tmp_path: Path) -> None:
+    blocks = tmp_path / "blocks"
+
+    def files() -> list[Path]:
+        return list(blocks.glob("*/*.safetensors"))
+
+    def served_once(**options: Any) -> dict[str, Any]:
+        with served(tmp_path / "state", model=[str(models / "text")], prefix_disk=str(blocks), **options) as server:
+            server.json("POST", "/v1/chat/completions", {**SHORT, "model": "text"})
+            said: dict[str, Any] = server.json("GET", "/v1/cache/stats")
+            while server.json("GET", "/v1/cache/stats")["models"]["text"]["prefix"]["disk_pending_bytes"]:
+                time.sleep(0.01)
+            if options:
+                server.json("POST", "/v1/cache/reset?disk=true")
+            return said
+
+    first, again = served_once(), served_once()
+    assert first["tiers"] == ["memory", "disk"]
+    assert first["models"]["text"]["prefix"]["disk_hits"] == 0
+    assert again["models"]["text"]["prefix"]["disk_hits"] > 0
+    assert files()
+    last = served_once(prefix_cache=0)
+    assert (last["enabled"], last["tiers"]) == (True, ["disk"])
+    assert last["models"]["text"]["prefix"]["disk_hits"] > 0
+    assert files() == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -165,7 +166,13 @@ def _take_effect(desk: Desk, changed: list[str], *, anew: bool) -> None:
 async def stats(request: Request) -> Response:
     """What the loaded models keep of prompts and images."""
     desk = desk_of(request)
-    return reply({"enabled": desk.options.prefix_cache > 0, "models": {o.name: _kept(o) for o in desk.models.loaded}})
+    return reply({**_tiers(desk), "models": {o.name: _kept(o) for o in desk.models.loaded}})
+
+
+def _tiers(desk: Desk) -> dict[str, Any]:
+    """Where what was read of prompts is kept."""
+    tiers = {"memory": desk.options.prefix_cache > 0, "disk": desk.options.prefix_disk is not None}
+    return {"enabled": any(tiers.values()), "tiers": [name for name, on in tiers.items() if on]}
 
 
 def _kept(offered: Offered) -> dict[str, Any]:
@@ -181,10 +188,10 @@ def _kept(offered: Offered) -> dict[str, Any]:
 
 
 @router.post("/v1/cache/reset")
-async def reset(request: Request) -> Response:
-    """Forget what was read of prompts and made of images."""
+async def reset(request: Request, *, disk: bool = False) -> Response:
+    """Forget what was read of prompts and made of images; `disk`: of loaded models' blocks on disk, too."""
     desk = desk_of(request)
     for offered in desk.models.loaded:
         if offered.model is not None:
-            await desk.compute.do(offered.model.clear)
-    return reply({"enabled": desk.options.prefix_cache > 0, "status": "cleared"})
+            await desk.compute.do(partial(offered.model.clear, disk=disk))
+    return reply({**_tiers(desk), "status": "cleared"})
