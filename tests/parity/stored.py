@@ -98,7 +98,7 @@ def quantized(
     """(packed, the same numbers unpacked): every matrix that mlx-vlm would quantize, but for the `dense` ones."""
     packed, plain = dict(weights), dict(weights)
     for name, value in weights.items():
-        matrix = value.ndim == 2 or (value.ndim == 3 and re.search(r"switch_mlp|embed_q|unembed_out", name))
+        matrix = value.ndim == 2 or (value.ndim == 3 and re.search(r"switch_(mlp|glu)|embed_q|unembed_out", name))
         if not (matrix and name.endswith(".weight") and value.shape[-1] % group == 0) or dense(name):
             continue
         parts = mx.quantize(mx.array(value), group_size=group, bits=bits)

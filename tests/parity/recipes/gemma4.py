@@ -24,6 +24,14 @@ MIXED = {
     "moe_intermediate_size": 24, "attention_k_eq_v": True, "num_global_key_value_heads": 1,
 }  # fmt: skip
 
+# What mlx-vlm would otherwise take from the smallest model.
+EXPORTED = {
+    **MIXED, "num_kv_shared_layers": 0, "use_double_wide_mlp": False, "use_bidirectional_attention": None,
+    "rope_parameters": {
+        "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0},
+    },
+}  # fmt: skip
 # Heads that together are wider than the rows.
 VISION = {
     "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -74,6 +82,11 @@ GEMMA_4 = (
     seeing("gemma4-moe", ORACLE, {**MIXED, "use_bidirectional_attention": "vision"}, VISION, IMAGES),
     seeing("gemma4-clip", ORACLE, SMALL, CLIPPED, (CLIP, IMAGES[0])),
     seeing("gemma4-moe-clip", ORACLE, {**MIXED, "use_bidirectional_attention": "vision"}, VISION, (CLIP, IMAGES[0])),
+    Recipe(
+        "gemma4-moe-mlx", "mlx_vlm:gemma4",
+        {"model_type": "gemma4", "text_config": EXPORTED, "vision_config": VISION, "audio_config": None, **TOKENS},
+        PROMPT, IMAGES, "placed",
+    ),
     seeing("gemma4_unified", UNIFIED_ORACLE, UNIFIED, PATCHES, PATCH_IMAGES, "gemma4_unified"),
     seeing("gemma4_unified-clip", UNIFIED_ORACLE, UNIFIED, PATCHES, (PATCH_CLIP, PATCH_IMAGES[0])),
 )
