@@ -53,6 +53,12 @@ def test_python_examples_run(page: str, monkeypatch: pytest.MonkeyPatch, capsys:
     assert "# Tide Logs Kept by Hand" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_tests_that_pages_name_exist(page: Path) -> None:
+    for file, name in re.findall(r"(tests/\w+\.py)::(\w+)", page.read_text(encoding="utf-8")):
+        assert re.search(rf"(?m)^def {name}\(", (ROOT / file).read_text(encoding="utf-8")), f"{file} has no {name}"
+
+
 def test_the_readme_shows_what_is_printed() -> None:
     from tests.test_samples import read
 

@@ -205,7 +205,12 @@ class OutputOptions:
     furniture: Literal["drop", "keep"] = option(
         "drop", "Running headers, footers and page numbers.", choices=("drop", "keep")
     )
-    jobs: int = option(1, "Files read at the same time, into a folder.", flags=("--jobs", "-j"), least=1)
+    jobs: int = option(
+        1,
+        "Files read at the same time, into a folder; with a model, files that are opened and prepared beside it.",
+        flags=("--jobs", "-j"),
+        least=1,
+    )
     strict: bool = option(False, "Exit with 1 also where pages are degraded.")
     progress: Literal["auto", "jsonl", "none"] = option(
         "auto", "Progress on standard error: a bar on a terminal, or JSON lines.", choices=("auto", "jsonl", "none")
