@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from docai.nn.batch import Places, batch_cache
-from docai.nn.cache import ConvCache
+from docai.nn.cache import StateCache
 from docai.nn.short_conv import ShortConv, ShortConvSpec
 
 DIMS, LENGTH = 8, 11
@@ -50,7 +50,7 @@ def by_definition(made: ShortConv, x: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("kernel", [3, 4])
 @pytest.mark.parametrize("bias", [False, True])
 def test_it_is_its_definition(kernel: int, bias: bool, parts: list[int]) -> None:
-    made, cache, x = layer(kernel, bias=bias), ConvCache(kernel), rows(1)
+    made, cache, x = layer(kernel, bias=bias), StateCache(), rows(1)
     ends = np.cumsum(parts)
     out = [made(mx.array(x[:, end - n : end]), None, None, cache) for n, end in zip(parts, ends, strict=True)]
     assert cache.offset == LENGTH
@@ -60,10 +60,10 @@ def test_it_is_its_definition(kernel: int, bias: bool, parts: list[int]) -> None
 @pytest.mark.parametrize("apart", [False, True])
 def test_places_are_as_if_alone(apart: bool) -> None:
     made, places = layer(3, bias=False), Places(2)
-    batch = batch_cache(ConvCache(3), places, apart=apart)
-    texts, read = [rows(5, 14), rows(6, 14)], [1, 6]  # one shorter than the kernel, one that has gone round its ring
+    batch = batch_cache(StateCache(), places, apart=apart)
+    texts, read = [rows(5, 14), rows(6, 14)], [1, 6]  # one shorter than the kernel, one longer
     for place, (x, length) in enumerate(zip(texts, read, strict=True)):
-        own = ConvCache(3)
+        own = StateCache()
         made(mx.array(x[:, :length]), None, None, own)
         batch.join(place, own)
         places.set(place, length)

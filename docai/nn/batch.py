@@ -18,7 +18,6 @@ from docai.nn.cache import (
     Answer,
     Arrays,
     Cache,
-    ConvCache,
     FullCache,
     QuantizedCache,
     RotatingCache,
@@ -262,26 +261,6 @@ class BatchRoundedLatentCache(BatchQuantizedCache):
         return attend_rounded_rows(q, k, v, self._rounding.rank(k), scoring, mask)
 
 
-class BatchConvCache(BatchCache):
-    """The last rows of each place, as in `ConvCache`; steps are of one token."""
-
-    def rows(self, x: mx.array) -> mx.array:
-        """Take in a row of each place (B, 1, D); it and the kernel - 1 before it, (B, kernel, D), zeros if none."""
-        assert x.shape[1] == 1, "steps of one token"
-        assert self._ring is not None, "as many rows as the kernel is long"
-        self._grow(1)
-        keys, values = mx.split(x[:, None], 2, axis=-1)  # (B, 1, 1, D/2) each
-        self._keys, self._values = self._put(self._keys, [keys]), self._put(self._values, [values])
-        at = self._places.offsets[:, None] + mx.arange(1 - self._ring, 1)  # (B, kernel)
-        both = mx.concatenate([self._keys[0][:, 0], self._values[0][:, 0]], axis=-1)  # (B, columns, D)
-        found = mx.take_along_axis(both, (at % self._ring)[..., None], axis=1)
-        return mx.where((at >= 0)[..., None], found, mx.zeros_like(found))
-
-    def mask(self, length: int, window: int | None, blocks: Blocks | None = None) -> Mask:  # noqa: ARG002
-        """A convolution sees what it sees."""
-        return None
-
-
 class BatchStateCache(BatchCache):
     """The state of each place, as in `StateCache`; steps are of one token. At a free place it is of no meaning."""
 
@@ -322,8 +301,6 @@ def batch_cache(cache: Cache, places: Places, *, apart: bool = False) -> BatchCa
     match cache:
         case StateCache():
             return BatchStateCache(places)
-        case ConvCache():
-            return BatchConvCache(places, cache.window, apart=apart)
         case RotatingLatentCache():
             return BatchLatentCache(places, cache.window, apart=apart)
         case RotatingCache():

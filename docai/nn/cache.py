@@ -196,22 +196,6 @@ class RotatingCache(Kept):
         return [a for a in (self._keys, self._values) if a is not None]
 
 
-class ConvCache(RotatingCache):
-    """Keeps the last rows that a convolution of kernel `window` sees: half of a row as keys, the other as values."""
-
-    def rows(self, x: mx.array) -> mx.array:
-        """Take in the next rows (B, L, D): they and the kernel - 1 before them, or zeros, (B, kernel - 1 + L, D)."""
-        pair = self._chunk(*mx.split(x[:, None], 2, axis=-1))
-        self.offset += x.shape[1]
-        seen = mx.concatenate(list(pair), axis=-1)[:, 0]
-        missing = self.window - 1 + x.shape[1] - seen.shape[1]
-        return mx.pad(seen, [(0, 0), (missing, 0), (0, 0)]) if missing else seen
-
-    def mask(self, length: int, window: int | None, blocks: Blocks | None = None) -> Mask:  # noqa: ARG002
-        """A convolution sees what it sees."""
-        return None
-
-
 class StateCache(Kept):
     """Keeps what a recurrent layer knows of all tokens: arrays (B, heads, rows, n) whose shapes stay as they are.
 

@@ -23,12 +23,12 @@ from docai.checkpoint.backend import on_gpu
 from docai.nn.activation import ACTIVATIONS, gated
 from docai.nn.attention import AttentionSpec, in_heads
 from docai.nn.batch import BatchStateCache
-from docai.nn.cache import Arrays, LayerCache, StateCache, tail
+from docai.nn.cache import Arrays, LayerCache, StateCache
 from docai.nn.linear import joined
 from docai.nn.mask import Mask
 from docai.nn.norm import rms
 from docai.nn.rope import Rotation
-from docai.nn.short_conv import convolved
+from docai.nn.short_conv import convolved, no_rows
 
 _CHUNK = 64  # tokens; the triangular systems are of this size
 _AT_ONCE = 512  # tokens whose chunks are made ready together: each takes some 12 kB a head for a moment
@@ -115,9 +115,9 @@ class DeltaNet(nn.Module):
 
     def _empty(self, qkv: mx.array) -> Arrays:
         """What is known before the first token: rows (B, 1, kernel - 1, channels) and S (B, heads, key, value)."""
-        spec, batch = self._spec, qkv.shape[0]
-        rows = mx.zeros((batch, 1, spec.kernel - 1, qkv.shape[2]), qkv.dtype)
-        return [rows, mx.zeros((batch, spec.heads, spec.key_dim, spec.head_dim), mx.float32)]
+        spec = self._spec
+        state = mx.zeros((qkv.shape[0], spec.heads, spec.key_dim, spec.head_dim), mx.float32)
+        return [no_rows(qkv, self.weight), state]
 
 
 def taken(
@@ -135,12 +135,12 @@ def taken(
 
     qkv (B, L, channels), b and a (B, L, heads); rows and state as in `DeltaNet._empty`.
     """
-    rows = mx.concatenate([rows[:, 0], qkv], axis=1)  # (B, kernel - 1 + L, channels)
-    q, k, v = _heads(spec, ACTIVATIONS[spec.activation](convolved(rows, weight)))
+    mixed, rows = convolved(rows, qkv, weight)
+    q, k, v = _heads(spec, ACTIVATIONS[spec.activation](mixed))
     fade = -mx.exp(log_rate.astype(mx.float32)) * nn.softplus(a.astype(mx.float32) + step_bias)
     beta = mx.sigmoid(b.astype(mx.float32))
     out, state = delta_rule(q, k, v, fade.swapaxes(1, 2), beta.swapaxes(1, 2), state)
-    return out.transpose(0, 2, 1, 3), tail(rows, spec.kernel - 1, axis=1)[:, None], state
+    return out.transpose(0, 2, 1, 3), rows, state
 
 
 @cache

@@ -10,7 +10,6 @@ import mlx.nn as nn
 from docai.nn.attention import Attention, AttentionSpec, Borrowing
 from docai.nn.cache import (
     Cache,
-    ConvCache,
     FullCache,
     LayerCache,
     Lent,
@@ -239,7 +238,7 @@ def _ropes(spec: DecoderSpec) -> list[RopeSpec]:
 
 def _cache(spec: AttentionSpec, rounding: Rounding | None) -> Cache:
     if spec.window is not None:
-        return ConvCache(spec.window) if isinstance(spec, ShortConvSpec) else RotatingCache(spec.window)
+        return RotatingCache(spec.window)
     if isinstance(spec, LatentSpec):
         return LatentCache() if rounding is None else RoundedLatentCache(rounding)
     if spec.state_size:
