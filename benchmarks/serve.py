@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import json
-import os
 import statistics
 import sys
 import tempfile
@@ -18,15 +17,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.crowd import SHORT, Crowd, descriptors, idle
+from tests.crowd import SHORT, Crowd, descriptors, idle, left_over, resident
 from tests.serving import Served, served
 from tests.tiny_checkpoint import tiny_qwen2_vl
-
-
-def resident() -> float:
-    """Memory of this process, in megabytes."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def latency(server: Served) -> None:
@@ -39,10 +32,20 @@ def latency(server: Served) -> None:
         connection.getresponse().read()
         return (time.perf_counter() - began) * 1000
 
+    def alone() -> float:
+        """The same question to the model itself."""
+        began = time.perf_counter()
+        model.generate("Hi", max_tokens=1, loop_guard=False)
+        return (time.perf_counter() - began) * 1000
+
+    (offered,) = server.desk.models.loaded
+    model = offered.model
+    assert model is not None
     one, many = {**SHORT, "max_tokens": 1}, {**SHORT, "max_tokens": 200, "loop_guard": False}
     for name, times in {
         "GET /livez": [asked("GET", "/livez") for _ in range(500)],
         "a chat request of one token": [asked("POST", "/v1/chat/completions", one) for _ in range(300)],
+        "the same without HTTP": [alone() for _ in range(300)],
     }.items():
         print(f"{name}: median {statistics.median(times):.2f} ms")
     whole = statistics.median(asked("POST", "/v1/chat/completions", many) for _ in range(15))
@@ -67,6 +70,7 @@ def soak(server: Served, seconds: float) -> None:
     while any(server.desk.store.counts()[state] for state in ("queued", "running")):
         time.sleep(0.1)
     print(f"ends with {resident():.0f} MB, {descriptors()} descriptors, {len(server.desk._tasks)} tasks")
+    print(f"files left over: {len(left_over(server))}; places taken: {server.desk.pages.room.taken}")
     print(f"statuses: {dict(Counter(crowd.statuses))}; jobs: {server.desk.store.counts()}")
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
+import os
 import random
 import socket
 import threading
 import time
 from pathlib import Path
 from typing import Any
+
+from PIL import Image
 
 from tests.conftest import make_pdf
 from tests.serving import Served
@@ -47,6 +51,21 @@ def idle(server: Served, seconds: float = 5) -> None:
         time.sleep(0.01)
 
 
+def png(image: Image.Image) -> str:
+    """An image as an address."""
+    made = io.BytesIO()
+    image.save(made, "PNG")
+    return "data:image/png;base64," + base64.b64encode(made.getvalue()).decode()
+
+
+BOMB, SMALL = png(Image.new("1", (30_000, 30_000))), png(Image.new("RGB", (40, 30), "red"))
+
+
+def picture(url: str) -> list[dict[str, Any]]:
+    """A question about a picture."""
+    return [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]
+
+
 class Crowd:
     """Clients that do all kinds of things for a while; the statuses that they were given."""
 
@@ -57,6 +76,7 @@ class Crowd:
     def client(self, number: int, until: float) -> None:
         chance = random.Random(number)
         deeds = [self.chat, self.stream, self.leave, self.parse, self.garbage, self.job, self.health]
+        deeds += [self.bomb, self.oversized, self.slow, self.look]
         while time.monotonic() < until:
             chance.choice(deeds)(chance)
 
@@ -78,12 +98,51 @@ class Crowd:
         assert status != 200 or data.endswith(b"data: [DONE]\n\n")
 
     def leave(self, chance: random.Random) -> None:
-        data = json.dumps({**LONG, "stream": chance.random() < 0.5}).encode()
+        """In the middle of a request, of an answer, of a stream or of a document."""
+        path, body = chance.choice(
+            [
+                ("/v1/chat/completions", {**LONG, "stream": chance.random() < 0.5}),
+                (chance.choice(["/v1/parse", "/v1/detect", "/v1/ocr"]), {"document": URI}),
+            ]
+        )
+        data = json.dumps(body).encode()
         with socket.create_connection(("127.0.0.1", self.server.port)) as connection:
-            connection.sendall(
-                head("/v1/chat/completions", content_length=str(len(data))) + data[: chance.randrange(99)]
-            )
+            connection.sendall(head(path, content_length=str(len(data))) + data[: chance.choice([50, len(data)])])
             time.sleep(chance.random() / 20)
+
+    def slow(self, chance: random.Random) -> None:
+        """Take a stream a little at a time."""
+        data = json.dumps({**SHORT, "max_tokens": 40, "stream": True, "logprobs": True, "top_logprobs": 20}).encode()
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.settimeout(60)
+            connection.connect(("127.0.0.1", self.server.port))
+            connection.sendall(head("/v1/chat/completions", content_length=str(len(data)), connection="close") + data)
+            said = b""
+            while more := connection.recv(2048):
+                said = said[:20] + more
+                time.sleep(0.002)
+        self.took(int(said.split()[1]))
+
+    def bomb(self, _: random.Random) -> None:
+        status, _ = self.ask("/v1/chat/completions", {**SHORT, "messages": picture(BOMB)})
+        assert status in (413, 503)
+
+    def look(self, _: random.Random) -> None:
+        self.ask("/v1/chat/completions", {**SHORT, "messages": picture(SMALL)})
+
+    def oversized(self, chance: random.Random) -> None:
+        """More than is taken, said at once or found out on the way."""
+        if chance.random() < 0.5:
+            said = raw(self.server, head("/v1/parse", content_length=str(1 << 40)), seconds=60)
+        else:
+            chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+            try:
+                said = raw(self.server, head("/v1/parse", transfer_encoding="chunked") + chunk * 18, seconds=60)
+            except OSError:  # it has closed while there was more to send
+                return
+        if said:
+            self.took(int(said.split()[1]))
 
     def parse(self, chance: random.Random) -> None:
         self.ask(chance.choice(["/v1/parse", "/v1/ocr", "/v1/detect"]), {"document": URI})
@@ -105,3 +164,16 @@ class Crowd:
 def descriptors() -> int:
     folder = Path("/proc/self/fd")
     return len(list(folder.iterdir())) if folder.is_dir() else 0
+
+
+def resident() -> float:
+    """Memory of this process, in megabytes; 0 where it is not told."""
+    told = Path("/proc/self/statm")
+    return int(told.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6 if told.exists() else 0.0
+
+
+def left_over(server: Served) -> set[str]:
+    """Files in the server's folder that belong to no job and to no upload."""
+    desk = server.desk
+    known = {job.id for job in desk.store.jobs("")} | {file.id for file in desk.store.files("")}
+    return {path.name for path in desk.store.path("x").parent.iterdir()} - known

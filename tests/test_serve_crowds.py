@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -28,9 +29,10 @@ from docai.serve import front
 from docai.serve.errors import ApiError
 from docai.serve.room import Room
 from tests.conftest import make_pdf
-from tests.crowd import LONG, SHORT, URI, Crowd, descriptors, head, idle
+from tests.crowd import LONG, SHORT, SMALL, URI, Crowd, descriptors, head, idle, left_over, resident
 from tests.serving import Served, served
 from tests.tiny_checkpoint import tiny_llama, tiny_qwen2_vl
+from tests.tiny_encdec import tiny_florence2
 
 
 @pytest.fixture(scope="module")
@@ -209,21 +211,48 @@ def test_a_reader_that_does_not_read(server: Served, monkeypatch: pytest.MonkeyP
         idle(server, 15)
 
 
-def test_a_crowd(server: Served) -> None:
+def test_a_crowd(server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everybody is answered, all jobs come to their end, and nothing is left behind."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     crowd = Crowd(server)
-    crowd.client(0, time.monotonic() + 1)
-    before = descriptors()
+    crowd.client(0, time.monotonic() + 2)
+    idle(server)
+    before, memory = descriptors(), resident()
     until = time.monotonic() + 20
     with concurrent.futures.ThreadPoolExecutor(64) as pool:
         for future in [pool.submit(crowd.client, number, until) for number in range(1, 65)]:
             future.result()
     idle(server)
-    assert {200, 202, 422} <= set(crowd.statuses)
+    assert {200, 202, 413, 422} <= set(crowd.statuses)
     for number in crowd.jobs:
         deadline = time.monotonic() + 20
         while server.json("GET", f"/v1/jobs/{number}")["status"] in ("queued", "running"):
             assert time.monotonic() < deadline
             time.sleep(0.05)
         assert server.json("GET", f"/v1/jobs/{number}")["status"] == "done"
+    desk = server.desk
+    assert [room.taken for room in (desk.pages.room, *(one.room for one in desk.models.offered.values()))] == [0, 0]
     assert descriptors() <= before + 8
-    assert len(server.desk._tasks) < 8
+    assert resident() < memory + 400  # megabytes: caches fill, and the engine that reads pages is loaded
+    assert len(desk._tasks) < 8
+    assert left_over(server) == set()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_models_that_answer_one_by_one_have_as_long_a_queue(tmp_path: Path) -> None:
+    tiny_florence2(tmp_path / "florence")
+    parts = [{"type": "image_url", "image_url": {"url": SMALL}}, {"type": "text", "text": "<CAPTION>"}]
+    body = {"messages": [{"role": "user", "content": parts}], "max_tokens": 4}
+    with served(tmp_path / "state", model=[str(tmp_path / "florence")], max_queue_depth=2) as server:
+        assert server.ask("POST", "/v1/chat/completions", body)[0].status == 200
+        over = threading.Event()
+        held = asyncio.run_coroutine_threadsafe(server.desk.compute.do(over.wait), server.loop)
+        with concurrent.futures.ThreadPoolExecutor(12) as pool:
+            sent = [pool.submit(server.ask, "POST", "/v1/chat/completions", body) for _ in range(12)]
+            until = time.monotonic() + 20
+            while sum(one.done() for one in sent) < 9:
+                assert time.monotonic() < until
+                time.sleep(0.01)
+            over.set()
+            held.result(5)
+            assert Counter(one.result()[0].status for one in sent) == {200: 3, 503: 9}

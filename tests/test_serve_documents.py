@@ -311,12 +311,16 @@ class Process:
 def test_a_job_survives_a_kill_and_a_stop(tmp_path: Path) -> None:
     first = Process(tmp_path)
     job = first.ask("POST", "/v1/jobs", {"document": uri(many_pages(40))})
-    while first.ask("GET", f"/v1/jobs/{job['id']}")["pages"]["done"] < 8:
+    while (done := first.ask("GET", f"/v1/jobs/{job['id']}")["pages"]["done"]) < 8:
         time.sleep(0.01)
     first.end(signal.SIGKILL)
+    kept = Store(tmp_path, 3600)
+    before = kept.told(job["id"], 0)  # numbered as they were done
+    kept.close()
+    assert done <= len(before) < 40
     second = Process(tmp_path)
     seen = second.ask("GET", f"/v1/jobs/{job['id']}")
-    assert seen["pages"]["done"] >= 8
+    assert seen["pages"]["done"] >= len(before)
     assert second.end(signal.SIGTERM) == (0, "")
     third = Process(tmp_path)
     while (seen := third.ask("GET", f"/v1/jobs/{job['id']}"))["status"] != "done":
@@ -327,3 +331,8 @@ def test_a_job_survives_a_kill_and_a_stop(tmp_path: Path) -> None:
     ]
     assert texts == [f"Page number {n}" for n in range(1, 41)]
     assert third.end(signal.SIGINT) == (0, "")
+    kept = Store(tmp_path, 3600)
+    after = kept.told(job["id"], 0)
+    kept.close()
+    assert after[: len(before)] == before  # none of them was read again
+    assert len(after) == 40
