@@ -20,8 +20,9 @@ from mlx.utils import tree_flatten, tree_map_with_path  # noqa: E402
 from PIL import Image  # noqa: E402
 
 from docai.errors import CheckpointError, UsageError  # noqa: E402
+from docai.nn.attention import Attention, AttentionSpec, Borrowing  # noqa: E402
 from docai.nn.axial import AxialRope  # noqa: E402
-from docai.nn.cache import FullCache, QuantizedCache, RotatingCache  # noqa: E402
+from docai.nn.cache import FullCache, Lent, QuantizedCache, RotatingCache  # noqa: E402
 from docai.nn.grids import in_blocks  # noqa: E402
 from docai.nn.mlp import MlpSpec  # noqa: E402
 from docai.nn.moe import MoeSpec  # noqa: E402
@@ -273,6 +274,36 @@ def test_experts_beside_a_dense_block() -> None:
     close(block(mx.array(x.astype(np.float32))), expected + rms(mixed, w["post_norm.weight"]))
 
 
+def test_values_may_be_keys_and_others_may_see_both() -> None:
+    rope = RopeSpec(8, 100.0)
+    spec = AttentionSpec(4, 2, 8, rope, scale=1.0, head_norm=True, value_norm=True, values_are_keys=True)
+    own, other = Attention(12, spec, 1e-6), Borrowing(12, spec, 1e-6)
+    w, v = filled(own), filled(other)
+    x = noise("x", (1, 5, 12), 1)
+    rotation = Rope(rope).counting(0, 5)
+
+    def heads(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        return (x @ weight.T).reshape(1, 5, -1, 8).swapaxes(1, 2)  # (1, heads, 5, 8)
+
+    def turned(x: np.ndarray) -> np.ndarray:
+        return np.asarray(rotation(mx.array(x.astype(np.float32))))
+
+    raw = heads(x, w["k.weight"])
+    keys, values = (np.repeat(a, 2, axis=1) for a in (turned(rms(raw, w["k_norm.weight"])), rms(raw)))
+
+    def answer(weights: dict[str, np.ndarray]) -> np.ndarray:
+        scores = turned(rms(heads(x, weights["q.weight"]), weights["q_norm.weight"])) @ keys.swapaxes(-1, -2)
+        seen = softmax(np.where(np.tri(5, dtype=bool), scores, -np.inf)) @ values
+        return seen.swapaxes(1, 2).reshape(1, 5, -1) @ weights["o.weight"].T
+
+    for fused in (False, True):
+        if fused:
+            own.fuse()
+        lent = Lent(FullCache())
+        close(own(mx.array(x), rotation, lent.mask(5, None), lent), answer(w))
+        close(other(mx.array(x), rotation, lent.mask(5, None), lent), answer(v))
+
+
 def test_only_the_first_pairs_of_a_proportional_rotation_turn() -> None:
     spec = RopeSpec(32, 100.0, scaling=ProportionalScaling(0.25, factor=2.0))
     turns = 100.0 ** -(np.arange(0, 32, 2) / 32) / 2
@@ -373,6 +404,9 @@ def test_no_side_is_longer_than_the_table_of_positions() -> None:
         image = small(np.zeros((*size, 3), np.uint8))
         assert image.grid is not None
         assert max(image.grid) <= 12
+    other = images({"patch_size": 8, "pooling_kernel_size": 9}, {"vision_config": {"patch_size": 4}})
+    assert isinstance(other, BudgetImages)
+    assert (other.patch, other.merge) == (4, 9)  # what the model says goes first
     with pytest.raises(CheckpointError, match="expected a budget"):
         images({"max_soft_tokens": -4}, {})
 

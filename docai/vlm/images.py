@@ -172,8 +172,8 @@ def budget_images(
 
     def build(prep: Prep, config: Config) -> ImageProcessor:
         vision = config.get("vision_config") or {}
-        side = prep.get("patch_size") or vision.get("patch_size") or patch
-        merge = prep.get("pooling_kernel_size") or vision.get("pooling_kernel_size") or pool
+        side = vision.get("patch_size") or prep.get("patch_size") or patch  # what the model takes goes first
+        merge = vision.get("pooling_kernel_size") or prep.get("pooling_kernel_size") or pool
         budget = prep.get("max_soft_tokens") or tokens
         return BudgetImages(
             normalization(prep, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),
