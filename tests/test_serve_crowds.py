@@ -211,8 +211,10 @@ def test_a_reader_that_does_not_read(server: Served, monkeypatch: pytest.MonkeyP
         idle(server, 15)
 
 
-def test_a_crowd(server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everybody is answered, all jobs come to their end, and nothing is left behind."""
+def test_a_crowd(
+    server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Everybody is answered, all jobs come to their end, nothing is left behind, and no mistake of ours is logged."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     crowd = Crowd(server)
     crowd.client(0, time.monotonic() + 2)
@@ -224,6 +226,10 @@ def test_a_crowd(server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             future.result()
     idle(server)
     assert {200, 202, 413, 422} <= set(crowd.statuses)
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+    counted = server.ask("GET", "/metrics")[1].decode()
+    assert 'status="499"' in counted
+    assert 'status="500"' not in counted
     for number in crowd.jobs:
         deadline = time.monotonic() + 20
         while server.json("GET", f"/v1/jobs/{number}")["status"] in ("queued", "running"):

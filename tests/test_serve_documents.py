@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -292,7 +293,7 @@ class Process:
         assert self.process.stderr is not None
         said = self.process.stderr.readline().decode()
         assert "listening at" in said, said + self.process.stderr.read().decode()
-        self.port = int(said.rpartition(":")[2])
+        self.port = int(re.findall(r":(\d+)", said)[-1])
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
@@ -336,3 +337,23 @@ def test_a_job_survives_a_kill_and_a_stop(tmp_path: Path) -> None:
     kept.close()
     assert after[: len(before)] == before  # none of them was read again
     assert len(after) == 40
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_the_log_tells_of_requests_and_not_of_what_is_in_them(tmp_path: Path, form: str) -> None:
+    process = Process(tmp_path / "state", "-v", "--log-format", form)
+    secret = make_pdf(["BT /F 12 Tf 20 160 Td (Zanzibar) Tj ET"])
+    for document, password in ((uri(secret), "Zanzibar"), ("data:,Zanzibar", None), ("/Zanzibar.pdf", None)):
+        process.ask("POST", "/v1/parse", {"document": document, "password": password})
+    process.ask("GET", "/v1/files/Zanzibar?Zanzibar=1")
+    code, said = process.end(signal.SIGTERM)
+    assert (code, "Zanzibar" in said) == (0, False)
+    lines = [line for line in said.splitlines() if line]
+    assert len(lines) == 4
+    if form == "json":
+        told = [json.loads(line) for line in lines]
+        assert [one["route"] for one in told] == ["/v1/parse"] * 3 + ["/v1/files/{number}"]
+        assert [one["status"] for one in told] == [200, 422, 400, 404]
+        assert all(one["request_id"].startswith("req-") and one["ms"] > 0 and one["level"] == "info" for one in told)
+    else:
+        assert all(line.startswith("docai: INFO: req-") for line in lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import concurrent.futures
 import io
@@ -19,6 +20,7 @@ pytest.importorskip("mlx.core")
 
 from PIL import Image
 
+from docai.serve import memory
 from tests.crowd import LONG, SHORT, URI
 from tests.serving import Served, served
 from tests.tiny_checkpoint import tiny_llama, tiny_qwen2_vl
@@ -56,6 +58,25 @@ def test_models_make_room_for_each_other(models: Path, tmp_path: Path) -> None:
             assert loaded == [name]
         unloaded(server)
         assert server.json("GET", "/health")["status"] == "ok"
+
+
+def test_models_make_room_where_memory_is_short(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [str(models / "sees"), str(models / "text")]
+    size = sum(file.stat().st_size for file in (models / "text").glob("*.safetensors"))
+    assert memory.weights_size(names[1]) == size > 0
+    assert memory.weights_size(str(tmp_path / "none")) == memory.weights_size("nobody/nothing") == 0
+    with served(tmp_path / "state", model=names, max_models=2) as server:
+
+        def loaded() -> set[str]:
+            return {one["id"] for one in server.json("GET", "/v1/models")["data"] if one["loaded"] and one["created"]}
+
+        for total, expected in ((1 << 50, {"sees", "text"}), (size, {"text"})):
+            monkeypatch.setattr(memory, "total_memory", lambda total=total: total)
+            for one in server.desk.models.loaded:
+                asyncio.run_coroutine_threadsafe(server.desk.models.unload(one), server.loop).result(10)
+            for name in ("sees", "text"):
+                server.json("POST", "/v1/chat/completions", {**SHORT, "model": name})
+            assert loaded() == expected
 
 
 def test_a_broken_engine_is_told_and_replaced(models: Path, tmp_path: Path) -> None:

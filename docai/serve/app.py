@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
 
@@ -60,6 +61,7 @@ def _wire(app: FastAPI, desk: Desk) -> None:
         RequestValidationError: errors.on_validation_error,
         HTTPException: errors.on_http_error,
         ClientGone: _on_gone,
+        ClientDisconnect: _on_gone,  # in the middle of a body
         Exception: errors.on_other_error,
     }
     for kind, handler in handlers.items():

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from docai.errors import DocaiError
@@ -74,7 +75,7 @@ class Front:
         try:
             self._admit(scope, headers)
             await self._app(scope, body.receive, answer.send)
-        except ClientGone:
+        except (ClientGone, ClientDisconnect):
             answer.status = answer.status or 499
         except ApiError as error:
             await answer.error(error, scope, receive)
@@ -90,7 +91,9 @@ class Front:
     def _told(self, scope: Scope, status: int, seconds: float, number: str) -> None:
         route = getattr(scope.get("route"), "path", "other")
         self._metrics.count("http_requests_total", route=route, status=str(status))
-        LOG.info("%s %s %s %d %.1f ms", number, scope["method"], route, status, seconds * 1000)
+        ms = round(seconds * 1000, 1)
+        said = {"request_id": number, "method": scope["method"], "route": route, "status": status, "ms": ms}
+        LOG.info("%s %s %s %d %.1f ms", *said.values(), extra={"said": said})
 
     def _admit(self, scope: Scope, headers: Headers) -> None:
         """Raise ApiError for what is not let in."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from docai.errors import DocaiError, LimitExceeded, UsageError
+from docai.serve import memory
 from docai.serve.errors import ApiError, busy
 from docai.serve.lane import Lane
 from docai.serve.options import ServeOptions
@@ -137,7 +138,7 @@ class Models:
 
     async def _load(self, offered: Offered) -> None:
         async with self._room:
-            await self._make_room()
+            await self._make_room(offered.source)
             started = time.monotonic()
             try:
                 model = await self._lane.do(partial(self._loaded, offered.source))
@@ -160,12 +161,21 @@ class Models:
             prefix_disk=chosen.prefix_disk,
         )
 
-    async def _make_room(self) -> None:
-        """Let go of models until one more may be loaded. Raises ApiError 503 where all of them are asked something."""
-        while len(loaded := self.loaded) >= self._options.max_models:
+    async def _make_room(self, source: str) -> None:
+        """Let go of models until there are places and memory for one more, the one first that was idle longest.
+
+        Raises ApiError 503 where all places are taken by models that are asked something.
+        """
+        loop = asyncio.get_running_loop()
+        while loaded := self.loaded:
+            full = len(loaded) >= self._options.max_models
+            if not full and await loop.run_in_executor(self._hands, memory.fits, source):
+                return
             idle = [one for one in loaded if not one.users]
-            if not idle:
+            if full and not idle:
                 raise busy(f"{len(loaded)} models are in use, and no more may be loaded (--max-models)")
+            if not idle:  # loading it will tell
+                return
             await self.unload(min(idle, key=lambda one: one.used))
 
     async def unload(self, offered: Offered) -> None:

@@ -88,6 +88,9 @@ class ServeOptions:
         64, "Megabytes of memory for past responses, which previous_response_id goes on from; 0 is none.", least=0
     )
     keep_responses: str = option("1h", "How long a response is kept after it was used last: 30m, 1h.")
+    log_format: Literal["text", "json"] = option(
+        "text", "The log on standard error: lines for people, or a JSON object a line.", choices=("text", "json")
+    )
     grace: float = option(10.0, "Seconds that running answers get to end when the server is stopped.", least=0)
 
     def __post_init__(self) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 import sys
+from datetime import UTC, datetime
 from types import FrameType
 
 import h11
@@ -13,6 +14,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from docai.errors import ExitCode, OutputError
+from docai.export.json import dumps
 from docai.serve.app import make_app
 from docai.serve.options import ServeOptions
 
@@ -70,12 +72,14 @@ class Server(uvicorn.Server):
 
 def serve(options: ServeOptions, *, quiet: bool = False, verbose: int = 0) -> int:
     """Run the server until SIGINT or SIGTERM: the exit code. Raises a DocaiError where it cannot begin."""
-    _log(quiet, verbose)
+    _log(options, quiet, verbose)
     listening = listen(options)
     app = make_app(options)
     server = Server(config_of(app, options))
     host, port = listening.getsockname()[:2]
-    print(f"docai: listening at http://{f'[{host}]' if ':' in host else host}:{port}", file=sys.stderr)  # noqa: T201
+    where = f"listening at http://{f'[{host}]' if ':' in host else host}:{port}"
+    as_json = options.log_format == "json"
+    print(dumps({"message": where}).decode() if as_json else f"docai: {where}", file=sys.stderr)  # noqa: T201
     if not options.local and not options.api_key:
         LOG.warning("everybody who reaches %s may ask: no --api-key was given", options.host)
     try:
@@ -118,10 +122,23 @@ def listen(options: ServeOptions) -> socket.socket:
     return made
 
 
-def _log(quiet: bool, verbose: int) -> None:
+class JsonLines(logging.Formatter):
+    """A JSON object a line: of a request with its id, route, status and time, of anything else with its message."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        said: dict[str, object] = {"time": when, "level": record.levelname.lower()}
+        said |= getattr(record, "said", {"message": record.getMessage()})
+        if record.exc_info:
+            said["traceback"] = self.formatException(record.exc_info)
+        return dumps(said).decode()
+
+
+def _log(options: ServeOptions, quiet: bool, verbose: int) -> None:
     """Lines on standard error, without anything of documents or questions."""
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("docai: %(levelname)s: %(message)s"))
+    as_text = logging.Formatter("docai: %(levelname)s: %(message)s")
+    handler.setFormatter(JsonLines() if options.log_format == "json" else as_text)
     for name in ("docai.serve", "uvicorn"):
         log = logging.getLogger(name)
         log.addHandler(handler)
