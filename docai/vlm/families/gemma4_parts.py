@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from docai.checkpoint.dialect import renames
+from docai.checkpoint.dialect import Drop, Rule, renames
 from docai.vlm.config import Config
-from docai.vlm.families.gemma4_decoder import TURNS, gemma4_decoder, looks_ahead, text_config
+from docai.vlm.families.gemma4_decoder import TURNS, gemma4_decoder, gemma4_rules, looks_ahead, text_config
+from docai.vlm.families.gemma4_hearing import hearing_rules
 from docai.vlm.hearing import HearingSpec
 from docai.vlm.prompt import Between, ClipPrompt, PromptSpec, Timed
 from docai.vlm.spec import ModelSpec
 
-# Files of transformers, as published ones, then those of MLX.
-PARTS = renames(
+# From files of transformers, as published ones are, to those of MLX.
+_PARTS = renames(
     {
         "model.language_model.{rest}": "language_model.model.{rest}",
         "lm_head.{rest}": "language_model.lm_head.{rest}",
         "model.{part:vision_tower|vision_embedder|embed_vision|audio_tower|embed_audio}.{rest}": "{part}.{rest}",
     }
 )
+
+
+UNSEEN = tuple(Drop(f"{part}.{{rest}}") for part in ("vision_tower", "vision_embedder", "embed_vision"))
 
 
 def base_spec(config: Config, kind: str, hearing: Callable[[Config, int], HearingSpec | None]) -> ModelSpec:
@@ -34,6 +38,12 @@ def base_spec(config: Config, kind: str, hearing: Callable[[Config, int], Hearin
         video_token=config.get("video_token_id", 258_884),
         image_mask="image" if looks_ahead(text) else None,
     )
+
+
+def whole_rules(spec: ModelSpec, seen: tuple[Rule, ...], *, channels_last: bool) -> tuple[Rule, ...]:
+    """From transformers' names, or MLX's, to ours; `seen`: those of what sees, or `UNSEEN`."""
+    heard = hearing_rules(spec.hearing, channels_last=channels_last)
+    return (*_PARTS, *seen, *heard, *gemma4_rules(spec.decoder, "language_model.model.", "language_model.lm_head."))
 
 
 def _minutes(seconds: float) -> str:

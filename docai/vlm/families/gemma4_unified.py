@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from docai.checkpoint.dialect import Drop, Reshape, Rule, Split, Transpose, renames
+from docai.checkpoint.dialect import Reshape, Rule, Split, Transpose, renames
 from docai.nn.patch_rows import PatchRowsSpec
 from docai.vlm.audio import raw_sounds
 from docai.vlm.config import Config
 from docai.vlm.families import Family
-from docai.vlm.families.gemma4_decoder import gemma4_rules
-from docai.vlm.families.gemma4_hearing import hearing_rules, raw_hearing
-from docai.vlm.families.gemma4_parts import PARTS, PROMPT, base_spec
+from docai.vlm.families.gemma4_hearing import raw_hearing
+from docai.vlm.families.gemma4_parts import PROMPT, UNSEEN, base_spec, whole_rules
 from docai.vlm.images import budget_images
 from docai.vlm.spec import ModelSpec
 from docai.vlm.videos import budget_videos
@@ -34,15 +33,15 @@ def spec(config: Config) -> ModelSpec:
 
 
 def rules(spec: ModelSpec) -> tuple[Rule, ...]:
-    text = gemma4_rules(spec.decoder, "language_model.model.", "language_model.lm_head.")
-    heard = hearing_rules(spec.hearing, channels_last=False)
-    if not isinstance(spec.connector, PatchRowsSpec):
-        return (*PARTS, Drop("vision_embedder.{rest}"), Drop("embed_vision.{rest}"), *heard, *text)
+    seen = _rows_rules(spec.connector) if isinstance(spec.connector, PatchRowsSpec) else UNSEEN
+    return whole_rules(spec, seen, channels_last=False)  # it has no convolutions
+
+
+def _rows_rules(rows: PatchRowsSpec) -> tuple[Rule, ...]:
     table = "vision_embedder.pos_embedding"
     return (
-        *PARTS,
         Transpose(table, (1, 0, 2)),
-        Reshape(table, (-1, spec.connector.hidden)),  # columns, then rows
+        Reshape(table, (-1, rows.hidden)),  # columns, then rows
         Split(table, ("connector.columns.weight", "connector.rows.weight")),
         *renames(
             {
@@ -52,11 +51,8 @@ def rules(spec: ModelSpec) -> tuple[Rule, ...]:
                 "vision_embedder.pos_norm.{part}": "placed_norm.{part}",
                 "embed_vision.embedding_projection.{part}": "up.{part}",
             },
-            "",
-            "connector.",
+            new="connector.",
         ),
-        *heard,
-        *text,
     )
 
 
