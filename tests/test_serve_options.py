@@ -20,6 +20,7 @@ SAID: dict[str, Any] = {
     "keep_jobs": "7d",
     "keep_responses": "2h",
     "thinking": "off",
+    "log_format": "json",
     "dtype": "float16",
     "allow_host": ["docs.example.org", "ocr.lan"],
 }
