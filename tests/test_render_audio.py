@@ -12,6 +12,7 @@ import pytest
 
 from docai.errors import DependencyMissing, DocaiError, InputError, LimitExceeded
 from docai.render.audio import AudioFile
+from docai.render.document import open_document
 from docai.render.rates import at_rate
 from docai.render.track import open_track
 from docai.types import Limits
@@ -171,13 +172,34 @@ def test_files_are_read_in_the_decoding_process(tmp_path: Path) -> None:
     assert open_track(sound_only(), name="a.mka").samples(8000).shape == (800,)
 
 
+def test_what_is_whole_has_no_notes(caplog: pytest.LogCaptureFixture) -> None:
+    for container, codec in (("flac", "flac"), ("mp3", "mp3"), ("mp4", "aac"), ("matroska", "pcm_s16le")):
+        open_track(encoded(TONE, 16_000, container, codec)).samples(16_000)
+    assert caplog.text == ""
+
+
+def test_sound_among_pictures_is_told_where_it_belongs() -> None:
+    for data in (
+        wav(TONE),
+        *(encoded(TONE, 16_000, *how) for how in (("flac", "flac"), ("mp3", "mp3"), ("aiff", "pcm_s16be"))),
+    ):
+        with pytest.raises(InputError, match=r"document: audio is not seen; .* docai chat --audio"):
+            open_document(data)
+    with pytest.raises(InputError, match=r"it is audio only; .* docai chat --audio"):
+        open_document(encoded(TONE, 16_000, "mp4", "aac"))
+
+
 def test_damage_within_is_told_and_passed_over(caplog: pytest.LogCaptureFixture) -> None:
-    data = bytearray(encoded(tone(2.0), 16_000, "flac", "flac"))
+    data = bytearray(encoded(tone(2.0), 16_000, "mp4", "aac"))
     middle = len(data) // 2
-    data[middle : middle + 400] = bytes(400)
-    found = open_track(bytes(data), name="a.flac").samples(16_000)
-    assert 16_000 < len(found) <= 32_000
-    assert "a.flac: parts of it cannot be decoded" in caplog.text
+    data[middle : middle + 600] = bytes(range(200)) * 3
+    found = open_track(bytes(data), name="a.m4a").samples(16_000)
+    assert 16_000 < len(found) <= 34_000
+    assert "a.m4a: parts of it cannot be decoded" in caplog.text
+    whole = encoded(tone(2.0), 16_000, "flac", "flac")
+    assert 0 < len(open_track(whole[: len(whole) // 2], name="a.flac").samples(16_000)) < 20_000
+    assert "a.flac: it is cut off or damaged" in caplog.text
+    assert "of 2.0 seconds can be heard" in caplog.text
 
 
 def test_without_pyav_wav_is_still_read(monkeypatch: pytest.MonkeyPatch) -> None:

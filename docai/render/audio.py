@@ -25,6 +25,7 @@ Samples = NDArray[np.float32]
 
 _BROKEN = "not valid audio: corrupt, truncated or of an unknown format"
 _LOUDEST = 1e4  # full scale is 1: what is beyond this is no sound, nor is what is no number
+_MOST_OF, _PADDING = 0.97, 0.1  # of what a file says of its length, and seconds: what may be missing untold
 _FULL = {"u1": 128.0, "i2": float(1 << 15), "i4": float(1 << 31), "i8": float(1 << 63)}
 
 
@@ -71,6 +72,9 @@ class AudioFile:
             self._check_length(count / self._sound.rate)
         if not count:
             raise InputError("the audio is empty: it has no samples")
+        heard = count / self._sound.rate
+        if heard < _MOST_OF * self.seconds - _PADDING:
+            self.notes.append(f"it is cut off or damaged: {_told(heard)} of {_told(self.seconds)} seconds can be heard")
         whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
         if not (float(whole.max()) < _LOUDEST and float(whole.min()) > -_LOUDEST):
             raise InputError(f"{_BROKEN} (samples that are no numbers, or {_LOUDEST:g} times full scale)")
@@ -161,6 +165,8 @@ class _AvSound:
                 frames = self._stream.codec_context.decode(packet)  # None empties the decoder
             except MemoryError:
                 raise
+            except EOFError:  # the decoder had been emptied already
+                return
             except (self._av.error.FFmpegError, ValueError) as error:
                 self._notes[:] = [f"parts of it cannot be decoded: {said(error)}"]
                 continue

@@ -34,6 +34,20 @@ _NOT_READ = (  # how files begin, in lower case, that docai does not read; and w
     (b"\x1f\x8b", "compressed files are not read; unpack it first"),
 )
 
+# How files begin that hold nothing but sound; those of WAV say it a little later.
+_SOUND_MARKS = (
+    b"fLaC",
+    b"ID3",
+    b"#!AMR",
+    b"caff",
+    b"wvpk",
+    b"\xff\xfb",
+    b"\xff\xf3",
+    b"\xff\xf2",
+    b"\xff\xf1",
+    b"\xff\xf9",
+)
+
 # How videos begin: the offset of some bytes, and the bytes. Pictures in the container of MP4 are told by their brand.
 _VIDEO_MARKS = (
     (0, b"\x1a\x45\xdf\xa3"),  # Matroska, WebM
@@ -190,6 +204,8 @@ def check_kind(head: bytes, name: str) -> Kind:
         return "pdf"
     if is_video(head) or Path(name).suffix.lower() in _MOVIES:  # what is wrong with it is said of a video
         return "video"
+    if head.startswith(_SOUND_MARKS) or (head[:4] in (b"RIFF", b"FORM") and head[8:12] in (b"WAVE", b"AIFF", b"AIFC")):
+        raise InputError(f"{name}: audio is not seen; a model that hears takes it with docai chat --audio")
     for start, what in _NOT_READ:
         if head.removeprefix(b"\xef\xbb\xbf").lstrip().lower().startswith(start):
             raise InputError(f"{name}: {what}")
