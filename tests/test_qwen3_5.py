@@ -12,7 +12,9 @@ import pytest
 mx = pytest.importorskip("mlx.core")
 
 from mlx.utils import tree_flatten  # noqa: E402
+from PIL import Image  # noqa: E402
 
+import docai  # noqa: E402
 from docai.checkpoint.options import LoadOptions  # noqa: E402
 from docai.errors import CheckpointError  # noqa: E402
 from docai.nn.cache import QuantizedCache, RotatingCache, StateCache  # noqa: E402
@@ -210,6 +212,19 @@ def test_it_thinks_or_not(model: Model, thinking: str, ends: str) -> None:
     done = model.generate("Hello", max_tokens=9, thinking=thinking, thinking_budget=budget)
     assert done.usage.thinking == (budget or 0)
     assert len(done.tokens) == 9
+
+
+def test_reading_and_captions_do_without_thinking(folder: Path, tmp_path: Path) -> None:
+    """Although the template thinks where nothing is said: it would take all the tokens that there are."""
+    picture = tmp_path / "picture.png"
+    Image.fromarray(np.random.RandomState(1).randint(0, 256, (40, 62, 3)).astype(np.uint8)).save(picture)
+    model = load(str(folder))
+    assert model.generate("Hello", [picture], max_tokens=5).usage.thinking == 5
+    (caption,) = docai.caption(picture, model, max_tokens=5)
+    assert caption.generation.usage.thinking == 0
+    assert docai.caption(picture, model, max_tokens=5, thinking="on")[0].generation.usage.thinking == 5
+    (page,) = docai.ocr(picture, model=str(folder), max_tokens=12, guard="off").pages
+    assert "".join(block.text for block in page.blocks)
 
 
 def test_a_question_about_a_video(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

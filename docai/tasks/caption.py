@@ -109,7 +109,8 @@ def captions_of(
     """
     words, most = _ASKED[asked.detail]
     taught = model.family.prompt.captions
-    limited = replace(options, max_tokens=options.max_tokens or most)
+    thinking = "off" if options.thinking == "auto" else options.thinking
+    limited = replace(options, max_tokens=options.max_tokens or most, thinking=thinking)
     question = question_of(1, asked.prompt or (taught[list(_ASKED).index(asked.detail)] if taught else words))
 
     def ask(seen: _Seen) -> Answering:

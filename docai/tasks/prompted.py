@@ -54,6 +54,7 @@ def prompted_reader(options: OcrOptions, detector: Detector | None, loaded: Mode
     # log probabilities of the chosen tokens tell how sure the model is
     chosen = GenerationOptions(
         max_tokens=options.max_tokens,
+        thinking="off",  # what stands there is to be read, not thought about
         logprobs=None if options.guard == "off" else 0,
         multi_page=options.multi_page,
         crop_to_patches=options.crop_to_patches,

@@ -34,6 +34,7 @@ def raw_pages(source: Source, options: OcrOptions, loaded: Model | None = None) 
     prompt, most = page_prompt(options, manner), options.max_tokens or manner.max_tokens
     chosen = GenerationOptions(
         max_tokens=most,
+        thinking="off",
         special_tokens=True,
         multi_page=options.multi_page,
         crop_to_patches=options.crop_to_patches,
