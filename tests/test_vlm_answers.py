@@ -31,6 +31,18 @@ def test_thinking_is_told_from_the_answer() -> None:
     assert thinking.count == 2
 
 
+def test_the_name_of_thinking_is_no_part_of_it() -> None:
+    thinking = Thinking(ThinkingMarks(1, 2, name=3), [9])
+    assert [thinking.add(token) for token in (1, 3, 5, 3, 2, 3)] == [True, True, False, False, True, False]
+    assert thinking.count == 2
+    backend = byte_level()
+    backend.add_special_tokens(["<|channel>", "<channel|>"])
+    backend.add_tokens(["thought"])
+    assert thinking_marks(Tokenizer(backend)) == ThinkingMarks(
+        *map(backend.token_to_id, ("<|channel>", "<channel|>", "thought"))
+    )
+
+
 @pytest.mark.parametrize(("prompt", "inside"), [([], False), ([9, 1], True), ([1, 9, 2], False), ([1, 2, 1, 9], True)])
 def test_a_prompt_may_begin_the_thinking(prompt: list[int], inside: bool) -> None:
     assert Thinking(MARKS, prompt).inside is inside

@@ -7,31 +7,34 @@ from dataclasses import dataclass
 
 from docai.vlm.tokenizer import Tokenizer
 
-# The marks of known models, by how their tokenizers spell them. Each is one token.
+# The marks of known models, by how their tokenizers spell them, and what stands behind the first as its name. Each is
+# one token.
 _MARKS = (
-    ("<think>", "</think>"),  # Qwen3, DeepSeek, GLM and most others
-    ("[THINK]", "[/THINK]"),  # Mistral
-    ("◁think▷", "◁/think▷"),  # Kimi-VL
-    ("<|channel>", "<channel|>"),  # Gemma 4
-    ("<|START_THINKING|>", "<|END_THINKING|>"),  # Cohere
+    ("<think>", "</think>", ""),  # Qwen3, DeepSeek, GLM and most others
+    ("[THINK]", "[/THINK]", ""),  # Mistral
+    ("◁think▷", "◁/think▷", ""),  # Kimi-VL
+    ("<|channel>", "<channel|>", "thought"),  # Gemma 4
+    ("<|START_THINKING|>", "<|END_THINKING|>", ""),  # Cohere
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ThinkingMarks:
-    """The tokens before and after a model's thinking."""
+    """The tokens before and after a model's thinking, and one behind the first that only says that it is that."""
 
     start: int
     end: int
+    name: int | None = None
 
 
 def thinking_marks(tokenizer: Tokenizer) -> ThinkingMarks | None:
     """The marks that this tokenizer has as tokens; of several pairs, the one that its chat template writes."""
     found: list[tuple[bool, ThinkingMarks]] = []
-    for opening, closing in _MARKS:
+    for opening, closing, name in _MARKS:
         start, end = tokenizer.token_id(opening), tokenizer.token_id(closing)
         if start is not None and end is not None:
-            found.append((closing in (tokenizer.chat_template or ""), ThinkingMarks(start, end)))
+            marks = ThinkingMarks(start, end, tokenizer.token_id(name) if name else None)
+            found.append((closing in (tokenizer.chat_template or ""), marks))
     return max(found, key=lambda pair: pair[0])[1] if found else None
 
 
@@ -46,6 +49,7 @@ class Thinking:
         self._marks, self._budget = marks, budget
         self.inside = marks is not None and _is_open(marks, prompt)
         self.count = 0  # tokens of thinking so far, without the marks
+        self._begun = False  # with the token before
 
     def add(self, token: int) -> bool:
         """Whether this token is a mark, so belongs to neither text. `inside` then holds for the tokens that follow."""
@@ -53,7 +57,10 @@ class Thinking:
         if marks is None:
             return False
         if token == (marks.end if self.inside else marks.start):
-            self.inside = not self.inside
+            self.inside = self._begun = not self.inside
+            return True
+        named, self._begun = self._begun and token == marks.name, False
+        if named:
             return True
         self.count += self.inside
         return False
