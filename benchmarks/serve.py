@@ -79,7 +79,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         tiny_qwen2_vl(folder / "sees")
-        with served(folder / "state", model=[str(folder / "sees")], max_queue_depth=16) as server:
+        with served(folder / "state", model=[str(folder / "sees")], max_queue_depth=16, max_body=1 << 20) as server:
             server.json("POST", "/v1/chat/completions", SHORT)
             if what == "soak":
                 soak(server, float(sys.argv[2]) if len(sys.argv) > 2 else 120)

@@ -180,6 +180,27 @@ def test_who_leaves_ends_a_page_that_hangs(server: Served, path: str, monkeypatc
     assert fresh.pid != hung[0]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="processes are stopped by signals")
+def test_who_leaves_ends_a_document_that_does_not_open(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert server.ask("POST", "/v1/parse", {"document": URI})[0].status == 200
+    hung: list[int] = []
+    opens = Source._open
+
+    def hangs(source: Source) -> Any:
+        process = shared_worker()._process
+        assert process is not None
+        hung.append(process.pid)
+        os.kill(process.pid, signal.SIGSTOP)
+        return opens(source)
+
+    monkeypatch.setattr(Source, "_open", hangs)
+    leave_while(server, "/v1/parse", {"document": URI}, lambda: bool(hung))
+    monkeypatch.undo()
+    began = time.monotonic()
+    assert server.ask("POST", "/v1/parse", {"document": URI})[0].status == 200
+    assert time.monotonic() - began < 10  # --page-seconds is 60
+
+
 def test_who_leaves_ends_a_document(server: Served) -> None:
     """Of many pages no other is read."""
     many = make_pdf([f"BT /F 12 Tf 20 160 Td (Page {n}) Tj ET" for n in range(300)])

@@ -50,6 +50,7 @@ class Worker:
         self._calls = 0
         self._calm = threading.Condition()  # for what is worked on
         self._document: int | None = None  # the one that a call is about
+        self._caller = 0  # the thread that calls
         self.generation = 0  # changes whenever a new process starts
 
     @property
@@ -81,12 +82,18 @@ class Worker:
         """Say which document a call is about. Calls within calls are about the same one."""
         with self._calm:
             before, self._document = self._document, document
+            self._caller = threading.get_ident()
         try:
             yield
         finally:
             with self._calm:
                 self._document = before
                 self._calm.notify_all()
+
+    def document_of(self, thread: int) -> int | None:
+        """The document that a call of a thread (by `threading.get_ident`) is about; None where it calls nothing."""
+        with self._calm:
+            return self._document if self._caller == thread else None
 
     def interrupt(self, document: int, *, patience: float) -> None:
         """Kill the process where a call of another thread about a document takes more than `patience` seconds yet.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import shutil
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +20,7 @@ from docai.serve.media import Content
 from docai.serve.models import Offered, name_of
 from docai.tasks.ocr import chosen_pages, finish, pages_reader, without_input
 from docai.tasks.options import ENGINES, OcrOptions
-from docai.types import Document, PageResult
+from docai.types import Document, Limits, PageResult
 
 if TYPE_CHECKING:
     from docai.render.document import Source
@@ -28,20 +30,53 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 JOB, NOW = 1, 0  # ranks: who waits for an answer comes before jobs
+_PATIENCE = 0.3  # seconds that the opening of a document may go on for which nobody waits
 _READERS = 4  # that are kept of a model; each has an engine's thread of its own
 
 
 @contextlib.asynccontextmanager
 async def opened(desk: Desk, content: Content, password: str | None = None) -> AsyncIterator[Source]:
     """A document, open until it is left. Raises the errors of `open_document`."""
-    from docai.render.document import open_document
-
-    file = InputFile(None, None, content.name, content.data)
-    source = await desk.by_hand(partial(open_document, file, password=password, limits=desk.options.limits))
+    opening = _Opening(InputFile(None, None, content.name, content.data), password, desk.options.limits)
+    try:
+        source = await desk.by_hand(opening.run)
+    except asyncio.CancelledError:
+        desk.hands.submit(opening.give_up)
+        raise
     try:
         yield source
     finally:
         await desk.by_hand(source.close)
+
+
+class _Opening:
+    """A document that is being opened on a thread, for somebody who may leave meanwhile."""
+
+    def __init__(self, file: InputFile, password: str | None, limits: Limits) -> None:
+        self._file, self._password, self._limits = file, password, limits
+        self._thread = 0
+        self._over = self._left = False
+
+    def run(self) -> Source:
+        from docai.render.document import open_document
+
+        self._thread = threading.get_ident()
+        try:
+            source = open_document(self._file, password=self._password, limits=self._limits)
+        finally:
+            self._over = True
+        if self._left:
+            source.close()
+        return source
+
+    def give_up(self) -> None:
+        """Nobody waits: end the decoding process where it goes on opening this document for a while."""
+        from docai.render.worker import shared_worker
+
+        self._left = True
+        number = shared_worker().document_of(self._thread)
+        if number is not None and not self._over:  # then the call is one of this document's
+            shared_worker().interrupt(number, patience=_PATIENCE)
 
 
 def engines() -> tuple[str, ...]:
