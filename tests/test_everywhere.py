@@ -37,7 +37,9 @@ FAMILIES = {
     "Qwen3.5-VL": ("qwen3_5", "qwen3_5-mlx"),
     "Qwen3.5-VL with experts": ("qwen3_5_moe", "qwen3_5_moe-mlx"),
     "MiniCPM-V 4.6": ("minicpmv4_6", "minicpmv4_6-fine"),
+    "Kimi-VL": ("kimi_vl", "kimi_k25"),
     "Youtu-VL": ("youtu_vl",),
+    "Gemma 4": ("gemma4", "gemma4-moe", "gemma4-moe-mlx", "gemma4_unified"),
 }
 EVERY = [pair for names in FAMILIES.values() for pair in variants() if pair[0] in names]
 FEW = ("--max-tokens", "2")
