@@ -14,7 +14,7 @@ from docai.vlm.request import Generation, GenerationOptions
 from docai.vlm.scheduler import EngineLimits
 from docai.vlm.stream import Pieces
 from docai.vlm.thinking import thinking_marks
-from tests.tiny_checkpoint import tiny_llama, tiny_qwen2_vl, tiny_qwen3_5
+from tests.tiny_checkpoint import tiny_llama, tiny_qwen2_vl, tiny_qwen3_5, wide_gemma4
 
 LATENT = {
     "kv_lora_rank": 64, "q_lora_rank": None, "qk_rope_head_dim": 32, "qk_nope_head_dim": 16, "v_head_dim": 16,
@@ -33,12 +33,13 @@ def fail(what: str) -> Any:
 
 
 def tiny_models(folder: Path) -> Path:
-    """Small models in a folder: text, with a sliding window, with latent rows; text and images, also with states."""
+    """Small models in a folder: text, with a sliding window, with latent rows; text and images, also with states, or shared keys."""
     tiny_llama(folder / "llama", head_dim=32)
     tiny_llama(folder / "sliding", model_type="mistral", sliding_window=24)
     tiny_llama(folder / "latent", model_type="deepseek_v3", **LATENT)
     tiny_qwen2_vl(folder / "qwen")
     tiny_qwen3_5(folder / "state")
+    wide_gemma4(folder / "shared")
     return folder
 
 

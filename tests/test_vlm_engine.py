@@ -118,7 +118,7 @@ def test_every_family_says_the_same_alone_and_among_others(case: Case) -> None:
     engine.close()
 
 
-@pytest.mark.parametrize("name", ["llama", "sliding", "latent", "state"])
+@pytest.mark.parametrize("name", ["llama", "sliding", "latent", "state", "shared"])
 def test_each_gets_what_it_asks_for(folder: Path, name: str) -> None:
     texts = Texts(folder / name)
     cases = [(text, o) for text, o in asked() if name not in ("sliding", "state") or "kv_bits" not in o]
@@ -134,7 +134,7 @@ def test_each_gets_what_it_asks_for(folder: Path, name: str) -> None:
             assert one.logprob == pytest.approx(other.logprob, abs=1e-3)
 
 
-@pytest.mark.parametrize("name", ["llama", "sliding", "qwen", "state"])
+@pytest.mark.parametrize("name", ["llama", "sliding", "qwen", "state", "shared"])
 def test_a_steady_engine_gives_the_same_bits_in_any_company(folder: Path, name: str) -> None:
     texts = Texts(folder / name, rows=8, steady=True)
     cases = [text for text, _ in asked()][:16]
