@@ -9,7 +9,7 @@ import mlx.core as mx
 
 _METAL_WIDTHS = (64, 80, 128)  # heads for which MLX has a fused kernel on Metal
 _CUDA_WIDTH = 128  # on CUDA: multiples of 8 up to this, in half precision
-_SCORE_BYTES = 1 << 28  # of scores at a time, where no kernel is fused
+SCORE_BYTES = 1 << 28  # of scores at a time, where no kernel is fused
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def attend_all(q: mx.array, k: mx.array, v: mx.array, scale: float) -> mx.array:
     width = fused_width(q)
     if width is not None:
         return _padded(q, k, v, scale, width)
-    rows = max(1, _SCORE_BYTES // (4 * q.shape[0] * q.shape[1] * k.shape[2]))
+    rows = max(1, SCORE_BYTES // (4 * q.shape[0] * q.shape[1] * k.shape[2]))
     starts = range(0, q.shape[2], rows)
     out = [mx.fast.scaled_dot_product_attention(q[:, :, at : at + rows], k, v, scale=scale) for at in starts]
     return out[0] if len(out) == 1 else mx.concatenate(out, axis=2)

@@ -16,6 +16,7 @@ from docai.nn.batch import storage_columns
 from docai.nn.cache import Cache, QuantizedCache, RotatingCache
 from docai.nn.mlp import MlpSpec
 from docai.nn.rounding import SCALE_BYTES, SMALLEST_GROUP
+from docai.vlm.encoding_memory import encoding_bytes
 from docai.vlm.generate import Runtime
 from docai.vlm.job import Job
 from docai.vlm.network import Network
@@ -129,7 +130,9 @@ class Budget:
         batches = sum(self._batch(kind) for kind in kinds.values())
         read = [self._caches(job, len(job.request.ids)) for job in jobs if not job.answer.tokens]
         fetched = max(read, default=0) if self._store.shelved else 0  # blocks of one at a time, beside its caches
-        return batches + sum(read) + fetched + max((self._peak(job) for job in jobs), default=0)
+        peak = max((self._peak(job) for job in jobs), default=0)
+        peak = max(peak, self._encoding(jobs))  # images are encoded before anything of a prompt is read
+        return batches + sum(read) + fetched + peak
 
     def _batch(self, jobs: Sequence[Job]) -> int:
         """The storage of a batch; growing takes a second one for a moment, a layer at a time."""
@@ -171,6 +174,13 @@ class Budget:
         scores = 0 if on_gpu() else 2 * 4 * heads * chunk * len(job.request.ids)
         states = 4 * chunk * max(one.working_size for one in attention)
         return activations + scores + states + len(job.request.ids) * spec.dims * self._item
+
+    def _encoding(self, jobs: Sequence[Job]) -> int:
+        """What encoding the images takes that are still to be encoded, those of several jobs in one pass."""
+        asked = {image.key: image for job in jobs if job.untouched for image in job.request.images if not image.cached}
+        made = {key for job in jobs for key in job.features}
+        images = [image.input for key, image in asked.items() if key not in made]
+        return encoding_bytes(self._network.spec.vision, images, number_type(self._network))
 
 
 def number_type(network: Network) -> mx.Dtype:

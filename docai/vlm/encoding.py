@@ -7,12 +7,11 @@ from collections.abc import Hashable, Iterator, Sequence
 import mlx.core as mx
 
 from docai.vlm.connector import ImageFeatures
+from docai.vlm.encoding_memory import PASS_VALUES
 from docai.vlm.features import Key
 from docai.vlm.generate import RequestImage
 from docai.vlm.job import Job
 from docai.vlm.network import Network
-
-_MOST = 8 << 20  # pixel values of a pass: a large page keeps a device busy by itself
 
 
 def encode_ahead(network: Network, jobs: Sequence[Job], *, together: bool) -> None:
@@ -43,7 +42,7 @@ def _groups(own: dict[Key, RequestImage], others: dict[Key, RequestImage]) -> It
         shapes.setdefault(_shape(image), []).append((key, image))
     for shape, group in shapes.items():
         size = group[0][1].input.pixels.size
-        most = max(1, _MOST // size)
+        most = max(1, PASS_VALUES // size)
         alike = [(k, i) for k, i in others.items() if k not in own and _shape(i) == shape]
         group += alike[: max(0, -len(group) % most)]
         yield from (group[n : n + most] for n in range(0, len(group), most))
