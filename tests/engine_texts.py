@@ -33,7 +33,8 @@ def fail(what: str) -> Any:
 
 
 def tiny_models(folder: Path) -> Path:
-    """Small models in a folder: text, with a sliding window, with latent rows; text and images, also with states, or shared keys."""
+    """Small models in a folder: text, with a sliding window, with latent rows; text and images, also with states or
+    with shared keys."""
     tiny_llama(folder / "llama", head_dim=32)
     tiny_llama(folder / "sliding", model_type="mistral", sliding_window=24)
     tiny_llama(folder / "latent", model_type="deepseek_v3", **LATENT)
