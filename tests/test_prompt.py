@@ -13,8 +13,10 @@ import pytest
 from docai.checkpoint.checkpoint import Checkpoint
 from docai.errors import CheckpointError, UsageError
 from docai.preprocess.inputs import ImageInput
+from docai.vlm.expansions import Framed, Rows, Tiles
 from docai.vlm.families import FAMILIES, family_of
-from docai.vlm.prompt import Framed, PromptSpec, Rows, Tiles, encode, expand, render, share
+from docai.vlm.prompt import encode, expand, render, share
+from docai.vlm.prompt_spec import PromptSpec
 from docai.vlm.tokenizer import Tokenizer
 from tests.goldens.processors import cases as pictures
 from tests.goldens.prompts.cases import CASES, CONVERSATIONS, GEMMA, ONE, PIXTRAL, QWEN, Case, config_files
@@ -156,7 +158,10 @@ def test_prompts_with_tools_have_their_template() -> None:
         (["hello"], "a role and content"),
         ([{"content": "a"}], "a role and content"),
         ([{"role": "user", "content": 3}], "a text or a list of parts"),
-        ([{"role": "user", "content": [{"type": "audio", "data": "x"}]}], "a part is audio, but this model hears nothing"),
+        (
+            [{"role": "user", "content": [{"type": "audio", "data": "x"}]}],
+            "a part is audio, but this model hears nothing",
+        ),
         ([{"role": "user", "content": [{"type": "text"}]}], "with a text"),
     ],
 )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from docai.errors import UsageError
 
 MOST_BYTES = 1024  # of a prompt
+MEDIA = ("image", "video", "audio")  # kinds of parts of a message that are no text
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +39,9 @@ def plain(text: str) -> str:
     if odd is not None:
         raise UsageError(f"prompt: expected text; got the control character U+{ord(odd):04X}")
     return text
+
+
+def medium_kind(part: Any) -> str:
+    """Which of `MEDIA` a part of a message is, whatever protocol it is from; nothing for a part of text."""
+    said = str(part.get("type", "")) if isinstance(part, Mapping) else ""
+    return next((kind for kind in MEDIA if said in (kind, f"{kind}_url", f"input_{kind}")), "")

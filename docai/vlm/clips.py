@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -18,6 +18,7 @@ from docai.errors import LimitExceeded, UsageError
 from docai.preprocess.inputs import Rgb
 from docai.render.sampling import MOST_LOOKED_AT, even, frame_count, scenes
 from docai.types import VIDEO_FPS, VIDEO_FRAMES
+from docai.vlm.ask import MEDIA, medium_kind
 from docai.vlm.features import Key, pixels_key
 from docai.vlm.pictures import Picture, PictureLike, picture_of
 from docai.vlm.sounds import Sound
@@ -249,7 +250,7 @@ def _check_order(messages: Sequence[Message], media: Sequence[Medium]) -> None:
     """Raise UsageError where the parts of messages are not what came for them, one after another."""
     parts = [
         part for message in messages if isinstance(content := message.get("content"), list)
-        for part in content if _kind(part)
+        for part in content if medium_kind(part)
     ]  # fmt: skip
     _check_kinds([*zip(parts, media, strict=False), *((part, None) for part in parts[len(media) :])])
 
@@ -290,7 +291,7 @@ def _as_pictures(messages: Sequence[Message], media: Sequence[Medium]) -> Settle
     taken: list[Medium] = []
     for message in messages:
         content = message.get("content")
-        places = [part for part in content if _kind(part)] if isinstance(content, list) else []
+        places = [part for part in content if medium_kind(part)] if isinstance(content, list) else []
         held = [(part, next(left, None)) for part in places]
         _check_kinds(held)
         own = [medium for _, medium in held if medium is not None]
@@ -306,30 +307,24 @@ def _as_pictures(messages: Sequence[Message], media: Sequence[Medium]) -> Settle
 def _in_frames(message: Message, media: Sequence[Medium]) -> tuple[Message, list[Medium]]:
     """A message with clips, and its pictures: images come first, then the clips, each by its frames, then the words."""
     content: list[Any] = message["content"]
-    parts = [part for part in content if _kind(part) == "image"]
+    parts = [part for part in content if medium_kind(part) == "image"]
     taken: list[Medium] = [medium for medium in media if isinstance(medium, Picture)]
     for clip in media:
         if isinstance(clip, Clip):
             pictures = clip.pictures()
             parts += [{"type": "text", "text": sentence(len(pictures))}, *({"type": "image"} for _ in pictures)]
             taken += pictures
-    words = [part for part in content if not _kind(part)]
+    words = [part for part in content if not medium_kind(part)]
     return {**message, "content": [*parts, *words]}, taken
-
-
-def _kind(part: Any) -> str:
-    """`image`, `video` or `audio`, or nothing for a part of text."""
-    said = str(part.get("type", "")) if isinstance(part, Mapping) else ""
-    return next((kind for kind in _CAME if said in (kind, f"{kind}_url", f"input_{kind}")), "")
 
 
 def _check_kinds(held: Sequence[tuple[Any, Medium | None]]) -> None:
     for part, medium in held:
         if medium is None:
-            raise UsageError(f"messages: a part is of type {_kind(part)}, but none came for it")
+            raise UsageError(f"messages: a part is of type {medium_kind(part)}, but none came for it")
         came = _KINDS.get(type(medium), "image")
-        if came != _kind(part):
-            raise UsageError(f"messages: a part is of type {_kind(part)}, but what came for it is {_CAME[came]}")
+        if came != medium_kind(part):
+            raise UsageError(f"messages: a part is of type {medium_kind(part)}, but what came for it is {_CAME[came]}")
 
 
 _KINDS: dict[type, str] = {Clip: "video", Sound: "audio"}
@@ -338,7 +333,7 @@ _CAME = {"image": "an image", "video": "a video", "audio": "a sound"}
 
 def in_turn(media: Iterable[Medium]) -> list[Medium]:
     """Images, then videos, then sounds."""
-    return sorted(media, key=lambda medium: list(_CAME).index(_KINDS.get(type(medium), "image")))
+    return sorted(media, key=lambda medium: MEDIA.index(_KINDS.get(type(medium), "image")))
 
 
 def with_sound(messages: Sequence[Message], media: Sequence[Medium], sound: Sound) -> list[Medium]:
@@ -348,7 +343,7 @@ def with_sound(messages: Sequence[Message], media: Sequence[Medium], sound: Soun
     """
     kinds = [
         kind for message in messages if isinstance(content := message.get("content"), list)
-        for part in content if (kind := _kind(part))
+        for part in content if (kind := medium_kind(part))
     ]  # fmt: skip
     if messages and "audio" not in kinds:
         raise UsageError("messages: audio came with them, but no part of them is of type audio")

@@ -1,26 +1,20 @@
-"""Messages into the text that a model was trained on, and that text into ids with room for its images."""
+"""Messages into the text that a model was trained on, and that text into ids with room for its media."""
 
 from __future__ import annotations
 
-import json
-import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from docai.errors import CheckpointError, DocaiError, UsageError
+from docai.errors import CheckpointError, UsageError
 from docai.preprocess.inputs import ImageInput
-from docai.vlm.ask import Setting
-from docai.vlm.template import EndlessTemplate, render_template
+from docai.vlm.ask import Setting, medium_kind
+from docai.vlm.forms import Forms
+from docai.vlm.prompt_spec import ClipPrompt, PromptSpec
+from docai.vlm.template import render_template
 from docai.vlm.tokenizer import Tokenizer
-from docai.writing import clock
 
 Message = Mapping[str, Any]  # role, content (a text, or parts of type text and image), and what else templates read
-Expansion = Callable[[str, ImageInput], str]
 
 # What --no-chat-template gives: the texts of all messages, with images where they stand.
 _PLAIN = (
@@ -28,245 +22,12 @@ _PLAIN = (
     "{{ '' if loop.last else '\\n' }}{% endfor %}"
 )
 _TEXT_KINDS = ("text", "input_text", "output_text")
-_IMAGE_KINDS = ("image", "image_url", "input_image")
-_VIDEO_KINDS = ("video", "video_url", "input_video")
-_AUDIO_KINDS = ("audio", "audio_url", "input_audio")
-_SEEN = ("image", "video", "audio")  # kinds of parts once they are read
 _CALLED = {"video": "video", "audio": "sound"}  # in errors
-_PROBE = "docai-probe"
-
-
-def run(token: str, image: ImageInput) -> str:
-    """One image token per row of features, nothing between them."""
-    return token * image.tokens
-
-
-@dataclass(frozen=True, slots=True)
-class Between:
-    """The run between two marks (Falcon-OCR, LocateAnything)."""
-
-    before: str
-    after: str
-
-    def __call__(self, token: str, image: ImageInput) -> str:
-        """The text of one image."""
-        return f"{self.before}{token * image.tokens}{self.after}"
-
-
-@dataclass(frozen=True, slots=True)
-class Framed:
-    """The run between two marks; where an image has crops beside it, they follow with a sentence (Gemma 3)."""
-
-    before: str
-    after: str
-    crops: str = " and here are some crops to help you see better "
-
-    def __call__(self, token: str, image: ImageInput) -> str:
-        """The text of one image."""
-        parts = len(image.pixels)
-        one = f"{self.before}{token * (image.tokens // parts)}{self.after}"
-        if parts == 1:
-            return one
-        return f"Here is the original image {one}{self.crops}{' '.join([one] * (parts - 1))}"
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """A run for each crop of an image, the whole picture last, between two marks for all of them.
-
-    `crop` stands before a crop's run ({} is its number, from 1), `whole` before the whole picture's, and `end` after
-    each run.
-    """
-
-    before: str
-    after: str
-    crop: str = ""
-    whole: str = ""
-    end: str = ""
-
-    def __call__(self, token: str, image: ImageInput) -> str:
-        """The text of one image."""
-        parts = len(image.pixels)
-        one = token * (image.tokens // parts) + self.end
-        crops = "".join(self.crop.format(number) + one for number in range(1, parts))
-        return f"{self.before}{crops}{self.whole}{one}{self.after}"
-
-
-@dataclass(frozen=True, slots=True)
-class Tiles:
-    """A run between two marks or, of a picture in tiles, one for each, behind the marks of its row and column.
-
-    `whole` stands before that of the whole picture, if it is there (LFM2-VL).
-    """
-
-    before: str
-    after: str
-    tile: str
-    whole: str
-
-    def __call__(self, token: str, image: ImageInput) -> str:
-        """The text of one image."""
-        if "tiles" not in image.extra:
-            return f"{self.before}{token * image.tokens}{self.after}"
-        rows, columns = (int(number) for number in image.extra["tiles"])
-        merged = sum(h * w for _, h, w in image.grids) // image.tokens
-        runs = [token * (h * w // merged) for _, h, w in image.grids]
-        marks = [self.tile.format(row, column) for row in range(1, rows + 1) for column in range(1, columns + 1)]
-        parts = [mark + one for mark, one in zip((*marks, self.whole), runs, strict=False)]
-        return f"{self.before}{''.join(parts)}{self.after}"
-
-
-@dataclass(frozen=True, slots=True)
-class Slices:
-    """A run between two marks and, behind it, one between two others for each slice of a picture, in lines by rows.
-
-    The whole picture comes first (MiniCPM-V). Those of the frames of a clip follow each other.
-    """
-
-    before: str
-    after: str
-    slice_before: str
-    slice_after: str
-
-    def __call__(self, token: str, image: ImageInput) -> str:
-        """The text of one image."""
-        merged = sum(h * w for _, h, w in image.grids) // image.tokens
-        runs = iter([token * (h * w // merged) for _, h, w in image.grids])
-        layouts = np.reshape(image.extra.get("slices", (0, 0)), (-1, 2)).tolist()  # of each frame
-        return "".join(self._frame(runs, rows, columns) for rows, columns in layouts)
-
-    def _frame(self, runs: Iterator[str], rows: int, columns: int) -> str:
-        whole = f"{self.before}{next(runs)}{self.after}"
-        slices = ([f"{self.slice_before}{next(runs)}{self.slice_after}" for _ in range(columns)] for _ in range(rows))
-        return whole + "\n".join("".join(line) for line in slices)
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """A run for each row of patches, a mark after each row and another after the last (Pixtral, Mistral 3)."""
-
-    line_break: str
-    end: str
-
-    def __call__(self, token: str, image: ImageInput) -> str:
-        """The text of one image."""
-        if image.grid is None:
-            raise ValueError("an image of rows needs a grid")
-        _, height, width = image.grid
-        merge = math.isqrt(height * width // image.tokens)
-        row = token * (width // merge)
-        return self.line_break.join([row] * (height // merge)) + self.end
-
-
-@dataclass(frozen=True, slots=True)
-class Stamped:
-    """A run for each step of a clip between two marks, its time before it (Qwen3-VL).
-
-    So it was trained; transformers 5 leaves a further pair of marks around all of them.
-    """
-
-    before: str
-    after: str
-
-    def __call__(self, token: str, clip: ImageInput) -> str:
-        """The text of one clip."""
-        step = f"{self.before}{token * (clip.tokens // len(clip.extra['stamps']))}{self.after}"
-        return "".join(f"<{float(stamp):.1f} seconds>{step}" for stamp in clip.extra["stamps"])
-
-
-_thousandths = partial(clock, digits=3)
-
-
-@dataclass(frozen=True, slots=True)
-class Timed:
-    """A run for each part of a clip between two marks, behind the time at which it begins (Kimi K2.5, Gemma 4).
-
-    `time` writes it; `between` stands between the parts.
-    """
-
-    before: str
-    after: str
-    time: Callable[[float], str] = _thousandths
-    between: str = ""
-
-    def __call__(self, token: str, clip: ImageInput) -> str:
-        """The text of one clip."""
-        merged = sum(h * w for _, h, w in clip.grids) // clip.tokens
-        parts = zip(clip.extra["stamps"], clip.grids, strict=True)
-        return self.between.join(
-            f"{self.time(float(stamp))}{self.before}{token * (h * w // merged)}{self.after}"
-            for stamp, (_, h, w) in parts
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class ClipPrompt:
-    """How a family writes clips that it sees as such, or sounds; the names mean what they mean in `PromptSpec`."""
-
-    placeholder: str
-    token: str
-    text: str
-    expand: Expansion = run
-
-
-@dataclass(frozen=True, slots=True)
-class PromptSpec:
-    """How a family writes images and turns where its checkpoint does not say it.
-
-    `placeholder` stands for one image in a rendered prompt (what chat templates write; where that has a number in it,
-    `written` is a regular expression for it); `expand` gives the text that replaces it, made of `token`, one for each
-    row of features. `image` is what we write for an image where there is no template or it knows no images: the
-    placeholder with the marks around it. `template` is the chat template of
-    checkpoints that ship none, `plain` that of `--no-chat-template`: both see `messages`, whose content is always
-    parts (`text` of an image part is `image`), `image`, `bos_token` and the other named tokens. Jinja drops a line
-    break after a block and at the very end: `{{ '\\n' }}` stays. `surround` says whether the tokenizer may add its BOS.
-    `fixed`: the template here counts, whatever the checkpoint has. `stops` are tokens that end an answer, too.
-    `captions` are the fixed words that some models were taught for short, normal and long captions. `asked` puts the
-    last message's words into the form that the model was taught. `most_images` of a request; with `pages`, more may be
-    read as the pages of one text, where that is asked for. `token_id`: of `token`, where no vocabulary has it: then the
-    texts between images are encoded each by itself, as the original code of LLaVA does; `all_begin`: each of them with
-    its BOS (Phi-3 Vision). `opening`: what stands behind a template's last words, which checkpoints leave to the
-    processor. `context`: the tokens that prompts were taught to have at most; images share what their text leaves.
-    `number` stands before each image or clip that asks for it; {} is how many came before. `clips`: how videos are
-    written, of models that see them; `sounds`: likewise, of those that hear.
-    """
-
-    placeholder: str = ""
-    token: str = ""
-    image: str = ""
-    template: str = ""
-    plain: str = ""
-    expand: Expansion = run
-    surround: bool = True
-    fixed: bool = False
-    stops: tuple[str, ...] = ()
-    captions: tuple[str, str, str] | None = None
-    clips: ClipPrompt | None = None
-    sounds: ClipPrompt | None = None
-    asked: Callable[[str, Setting], str] | None = None
-    most_images: int | None = None
-    pages: bool = False
-    written: str = ""
-    token_id: int | None = None
-    all_begin: bool = False
-    opening: str = ""
-    number: str = ""
-    context: int | None = None
-
-    @property
-    def marks(self) -> str:
-        """A regular expression of what stands for an image in a rendered prompt."""
-        return self.written or re.escape(self.placeholder)
-
-    @property
-    def beside(self) -> dict[str, ClipPrompt]:
-        """How media are written that are no images, by their kinds."""
-        return {kind: how for kind, how in (("video", self.clips), ("audio", self.sounds)) if how is not None}
-
-    def marks_of(self, kind: str) -> str:
-        """A regular expression of what stands for a medium of that kind; nothing where the family writes none."""
-        how = self.beside.get(kind)
-        return self.marks if kind == "image" else re.escape(how.placeholder) if how else ""
+_REFUSED = {
+    "image": "an image, but this model reads text only",
+    "video": "a video, but no frames of it came; this model reads none as it is",
+    "audio": "audio, but this model hears nothing",
+}
 
 
 def render(
@@ -422,20 +183,12 @@ def _in_taught_words(turn: dict[str, Any], asked: Callable[[str, Setting], str],
 def _part(part: Any, spec: PromptSpec) -> dict[str, Any]:
     if isinstance(part, str):
         return {"type": "text", "text": part}
-    kind = part.get("type") if isinstance(part, dict) else None
-    if kind in _IMAGE_KINDS:
-        if not spec.placeholder:
-            raise UsageError("messages: a part is an image, but this model reads text only")
-        return {"type": "image", "text": spec.image}
-    if kind in _VIDEO_KINDS:
-        if spec.clips is None:
-            raise UsageError("messages: a part is a video, but no frames of it came; this model reads none as it is")
-        return {"type": "video", "text": spec.clips.text}
-    if kind in _AUDIO_KINDS:
-        if spec.sounds is None:
-            raise UsageError("messages: a part is audio, but this model hears nothing")
-        return {"type": "audio", "text": spec.sounds.text}
-    if kind in _TEXT_KINDS and isinstance(part.get("text"), str):
+    if kind := medium_kind(part):
+        text = spec.text_of(kind)
+        if text is None:
+            raise UsageError(f"messages: a part is {_REFUSED[kind]}")
+        return {"type": kind, "text": text}
+    if isinstance(part, Mapping) and part.get("type") in _TEXT_KINDS and isinstance(part.get("text"), str):
         return {"type": "text", "text": part["text"]}
     known = "text (with a text), image, video or audio"
     raise UsageError(f"messages: expected parts of type {known}, got {str(part)[:200]}")
@@ -453,68 +206,3 @@ def _plain(value: Any) -> Any:
         if isinstance(value, kind):
             return kind(value)
     return f"<{type(value).__name__}>"
-
-
-@dataclass(frozen=True, slots=True)
-class Forms:
-    """In which form a chat template takes the content of messages, found out by rendering probes with it.
-
-    Templates differ: content as a text or as parts, by role, with images or without.
-    """
-
-    source: str
-    spec: PromptSpec
-    named: tuple[tuple[str, str], ...]
-
-    def fit(self, turn: Mapping[str, Any]) -> dict[str, Any]:
-        """The turn with its content in a form that the template takes."""
-        if "content" not in turn:
-            return dict(turn)
-        role, parts = turn["role"], turn["content"]
-        images = [kind for kind in _SEEN if any(part["type"] == kind for part in parts)]
-        if images and all(self.takes(role, kind) for kind in images):
-            bare = [{"type": part["type"]} if part["type"] in _SEEN else part for part in parts]
-            return {**turn, "content": bare}
-        whole = "".join(part["text"] for part in parts)
-        if self.takes(role, "parts"):
-            if images:  # it passes over them, or prints them in another way
-                return {**turn, "content": [{"type": "text", "text": whole}]}
-            if len(parts) > 1 or not self.takes(role, "text"):
-                return {**turn, "content": parts}
-        return {**turn, "content": whole}
-
-    def takes(self, role: str, form: str) -> bool:
-        """Whether the content of a role may be a `text`, `parts` of text, or have a medium of that kind among parts."""
-        return _takes(self.source, self.spec.marks_of(form) or self.spec.marks, self.named, role, form)
-
-
-@lru_cache(maxsize=256)
-def _takes(source: str, marks: str, named: tuple[tuple[str, str], ...], role: str, form: str) -> bool:
-    content: Any = [{"type": "text", "text": _PROBE}]
-    if form == "text":
-        content = _PROBE
-    elif form in _SEEN:
-        content.insert(0, {"type": form})
-    variables = {**dict(named), "add_generation_prompt": False, "tools": None, "documents": None}
-    for messages in _around(source, marks, named, {"role": role, "content": content}):
-        try:
-            text = render_template(source, {**variables, "messages": messages})
-        except EndlessTemplate:
-            raise
-        except DocaiError:
-            continue
-        printed = str(content[-1]) in text or json.dumps(content[-1]) in text  # the list itself, not what it says
-        if _PROBE in text and (form == "text" or not printed):
-            return form not in _SEEN or len(re.findall(marks, text)) == 1
-    return False
-
-
-def _around(
-    source: str, marks: str, named: tuple[tuple[str, str], ...], message: dict[str, Any]
-) -> Iterable[list[dict[str, Any]]]:
-    """Conversations in which `message` may stand: templates want a user first, or last."""
-    if message["role"] == "user":
-        return ([message],)
-    form = "text" if _takes(source, marks, named, "user", "text") else "parts"
-    user = {"role": "user", "content": "?" if form == "text" else [{"type": "text", "text": "?"}]}
-    return [message, user], [user, message], [message]

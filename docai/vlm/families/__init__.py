@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from docai.vlm.ask import Asked
     from docai.vlm.config import Config
     from docai.vlm.encdec import EncDecSpec
-    from docai.vlm.prompt import PromptSpec
+    from docai.vlm.prompt_spec import PromptSpec
     from docai.vlm.spec import ModelSpec
     from docai.vlm.tokenizer import Tokenizer
 

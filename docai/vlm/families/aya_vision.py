@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from docai.vlm.config import Config
+from docai.vlm.expansions import Parts
 from docai.vlm.families import Family
 from docai.vlm.families.cohere_vision import RULES, TURNS, model_spec
 from docai.vlm.images import cut_images
-from docai.vlm.prompt import Parts, PromptSpec
+from docai.vlm.prompt_spec import PromptSpec
 from docai.vlm.spec import ModelSpec
 
 

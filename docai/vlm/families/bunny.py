@@ -14,7 +14,7 @@ from docai.vlm.families.decoders import decoder_spec
 from docai.vlm.families.nested import LLAVA_NAMES, OUTSIDE, TWO_LAYERS, nested_rules
 from docai.vlm.families.towers import SO_400M, vit_spec
 from docai.vlm.images import siglip_images
-from docai.vlm.prompt import PromptSpec
+from docai.vlm.prompt_spec import PromptSpec
 from docai.vlm.spec import ModelSpec
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from docai.vlm.config import Config
+from docai.vlm.expansions import Stamped
 from docai.vlm.families import Family
 from docai.vlm.families import qwen_vision as qwen
 from docai.vlm.families.cohere_vision import TURNS
 from docai.vlm.positions import MropeSpec
-from docai.vlm.prompt import ClipPrompt, PromptSpec, Stamped
+from docai.vlm.prompt_spec import ClipPrompt, PromptSpec
 from docai.vlm.spec import ModelSpec
 
 _CLIPS = ClipPrompt(

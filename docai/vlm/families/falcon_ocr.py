@@ -14,10 +14,11 @@ from docai.nn.mlp import MlpSpec
 from docai.nn.rope import RopeSpec
 from docai.vlm.config import Config
 from docai.vlm.connector import ProjectorSpec
+from docai.vlm.expansions import Between
 from docai.vlm.families import Family
 from docai.vlm.images import falcon_images
 from docai.vlm.positions import PlaneSpec
-from docai.vlm.prompt import Between, PromptSpec
+from docai.vlm.prompt_spec import PromptSpec
 from docai.vlm.spec import DecoderSpec, LayerSpec, ModelSpec
 
 EPS = float(np.finfo(np.float32).eps)  # of norms without weights: torch's default; only the last norm has norm_eps

@@ -14,7 +14,7 @@ from docai.vlm.families import Family
 from docai.vlm.families.bart import BART, bart_rules, stack_spec
 from docai.vlm.images import florence_images
 from docai.vlm.markers import ADDED_TOKENS, CAPTIONS, asked
-from docai.vlm.prompt import PromptSpec
+from docai.vlm.prompt_spec import PromptSpec
 
 # Of the base model; a config that leaves these out is transformers'.
 _TOWER = {

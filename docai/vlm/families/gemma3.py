@@ -8,11 +8,12 @@ from docai.checkpoint.dialect import Rename, Shift, Transpose
 from docai.errors import CheckpointError
 from docai.vlm.config import Config
 from docai.vlm.connector import PoolerSpec
+from docai.vlm.expansions import Framed
 from docai.vlm.families import Family
 from docai.vlm.families.nested import PROJECTOR, image_token, nested_decoder, nested_rules, vision_config
 from docai.vlm.families.towers import vit_spec
 from docai.vlm.images import gemma_images
-from docai.vlm.prompt import Framed, PromptSpec
+from docai.vlm.prompt_spec import PromptSpec
 from docai.vlm.spec import ModelSpec
 
 _TEMPLATE = (

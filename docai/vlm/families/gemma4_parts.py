@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 from docai.checkpoint.dialect import Drop, Rule, renames
 from docai.vlm.config import Config
+from docai.vlm.expansions import Between, Timed
 from docai.vlm.families.gemma4_decoder import TURNS, gemma4_decoder, gemma4_rules, looks_ahead, text_config
 from docai.vlm.families.gemma4_hearing import hearing_rules
 from docai.vlm.hearing import HearingSpec
-from docai.vlm.prompt import Between, ClipPrompt, PromptSpec, Timed
+from docai.vlm.prompt_spec import ClipPrompt, PromptSpec
 from docai.vlm.spec import ModelSpec
 
 # From files of transformers, as published ones are, to those of MLX.

@@ -6,7 +6,7 @@ from docai.checkpoint.dialect import Rule
 from docai.vlm.config import Config
 from docai.vlm.families import Family
 from docai.vlm.families.gemma4_decoder import TURNS, gemma4_decoder, gemma4_rules, text_config
-from docai.vlm.prompt import PromptSpec
+from docai.vlm.prompt_spec import PromptSpec
 from docai.vlm.spec import ModelSpec
 
 

@@ -13,7 +13,7 @@ from docai.vlm.connector import ShrinkerSpec
 from docai.vlm.families.decoder_rules import decoder_rules
 from docai.vlm.families.decoders import decoder_spec
 from docai.vlm.got import asked
-from docai.vlm.prompt import PromptSpec
+from docai.vlm.prompt_spec import PromptSpec
 from docai.vlm.spec import ModelSpec
 
 # What transformers' configuration classes know, and the original code.

@@ -9,12 +9,13 @@ from typing import Any
 from docai.checkpoint.dialect import Rule, renames
 from docai.nn.packed_vit import PackedVitSpec
 from docai.vlm.config import Config
+from docai.vlm.expansions import Between
 from docai.vlm.families import Rules
 from docai.vlm.families.decoder_rules import decoder_rules, key_rows_by_names
 from docai.vlm.families.moonvit import PUBLISHED, kimi_merger, moonvit_rules, moonvit_spec
 from docai.vlm.families.nested import nested_decoder
 from docai.vlm.families.towers import TOWER
-from docai.vlm.prompt import Between, ClipPrompt, PromptSpec
+from docai.vlm.prompt_spec import ClipPrompt, PromptSpec
 from docai.vlm.spec import ModelSpec
 
 PAD = "<|media_pad|>"

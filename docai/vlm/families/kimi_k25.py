@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
+from docai.vlm.expansions import Timed
 from docai.vlm.families import Family, kimi
 from docai.vlm.images import navit_images
-from docai.vlm.prompt import ClipPrompt, Timed
+from docai.vlm.prompt_spec import ClipPrompt
 from docai.vlm.videos import chunk_videos
 
 _VIDEO = "<|kimi_k25_video_placeholder|>"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
+from docai.vlm.expansions import Between
 from docai.vlm.families import Family, kimi
 from docai.vlm.images import moonshot_images
-from docai.vlm.prompt import Between, ClipPrompt
+from docai.vlm.prompt_spec import ClipPrompt
 from docai.vlm.videos import frame_videos
 
 _VIDEO = f"video<|media_content|>{kimi.PAD}"

@@ -5,12 +5,13 @@ from __future__ import annotations
 from docai.checkpoint.dialect import Reshape, renames
 from docai.vlm.config import Config
 from docai.vlm.connector import MergerSpec
+from docai.vlm.expansions import Tiles
 from docai.vlm.families import Family
 from docai.vlm.families.nested import PROJECTOR, image_token, nested_decoder, nested_rules, vision_config
 from docai.vlm.families.text import CHATML
 from docai.vlm.families.towers import naflex_spec
 from docai.vlm.images import split_images
-from docai.vlm.prompt import PromptSpec, Tiles
+from docai.vlm.prompt_spec import PromptSpec
 from docai.vlm.spec import ModelSpec
 
 

@@ -6,11 +6,12 @@ from docai.checkpoint.dialect import renames
 from docai.preprocess.normalize import HALF
 from docai.vlm.config import Config
 from docai.vlm.connector import MergerSpec
+from docai.vlm.expansions import Between
 from docai.vlm.families import Family
 from docai.vlm.families.nested import PROJECTOR, nested_decoder, nested_rules, vision_config
 from docai.vlm.families.towers import SO_400M, TOWER, vit_spec
 from docai.vlm.images import cut_images
-from docai.vlm.prompt import Between, PromptSpec
+from docai.vlm.prompt_spec import PromptSpec
 from docai.vlm.spec import ModelSpec
 
 # Harmony's turns, whose last one the published processor opens.

@@ -8,6 +8,7 @@ from docai.checkpoint.dialect import Rule, renames
 from docai.nn.packed_vit import PackedVitSpec
 from docai.vlm.config import Config
 from docai.vlm.connector import MergerSpec
+from docai.vlm.expansions import Between
 from docai.vlm.families import Family
 from docai.vlm.families.decoder_rules import decoder_rules
 from docai.vlm.families.decoders import decoder_spec
@@ -15,7 +16,7 @@ from docai.vlm.families.moonvit import EPS, PUBLISHED, moonvit_rules, moonvit_sp
 from docai.vlm.families.nested import image_token, vision_config
 from docai.vlm.families.towers import TOWER
 from docai.vlm.images import locate_images
-from docai.vlm.prompt import Between, PromptSpec
+from docai.vlm.prompt_spec import PromptSpec
 from docai.vlm.spec import BoxSpec, ModelSpec
 
 # What the published code knows of Qwen2.5-3B.

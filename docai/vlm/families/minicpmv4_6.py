@@ -11,12 +11,13 @@ from docai.nn.packed_vit import PackedVitSpec
 from docai.nn.squeeze import SqueezeSpec
 from docai.vlm.config import Config
 from docai.vlm.connector import MergerSpec
+from docai.vlm.expansions import Slices
 from docai.vlm.families import Family, Rules
 from docai.vlm.families.nested import PROJECTOR, image_token, nested_decoder, packed_rules, vision_config
 from docai.vlm.families.text import CHATML
 from docai.vlm.families.towers import TOWER, naflex_spec
 from docai.vlm.images import sliced_images
-from docai.vlm.prompt import ClipPrompt, PromptSpec, Slices
+from docai.vlm.prompt_spec import ClipPrompt, PromptSpec
 from docai.vlm.spec import ModelSpec
 from docai.vlm.videos import sliced_videos
 

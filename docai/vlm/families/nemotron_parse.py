@@ -16,7 +16,7 @@ from docai.vlm.encdec import EncDecSpec
 from docai.vlm.families import Family
 from docai.vlm.families.bart import BART, bart_rules, stack_spec
 from docai.vlm.images import canvas_images
-from docai.vlm.prompt import PromptSpec
+from docai.vlm.prompt_spec import PromptSpec
 
 # timm's names of vision transformers: (hidden, layers, heads)
 _VITS = {"small": (384, 12, 6), "base": (768, 12, 12), "large": (1024, 24, 16), "huge": (1280, 32, 16)}

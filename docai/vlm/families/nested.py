@@ -17,10 +17,11 @@ from docai.nn.packed_vit import PackedVitSpec
 from docai.nn.vit import VitSpec
 from docai.vlm.config import Config
 from docai.vlm.connector import ProjectorSpec
+from docai.vlm.expansions import Rows
 from docai.vlm.families.decoder_rules import decoder_rules
 from docai.vlm.families.decoders import decoder_spec
 from docai.vlm.families.towers import TOWER, tower_rules, vit_spec
-from docai.vlm.prompt import PromptSpec, Rows
+from docai.vlm.prompt_spec import PromptSpec
 from docai.vlm.spec import DecoderSpec, ModelSpec
 
 _PARTS = renames(

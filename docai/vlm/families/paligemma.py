@@ -12,7 +12,7 @@ from docai.vlm.families import Family
 from docai.vlm.families.nested import PROJECTOR, image_token, nested_decoder, nested_rules, vision_config
 from docai.vlm.families.towers import vit_spec
 from docai.vlm.images import siglip_images
-from docai.vlm.prompt import PromptSpec
+from docai.vlm.prompt_spec import PromptSpec
 from docai.vlm.spec import ModelSpec
 
 # What was trained on: images, bos, one request, a line break. There are no turns.

@@ -10,7 +10,7 @@ from docai.vlm.families.decoders import decoder_spec
 from docai.vlm.families.nested import OUTSIDE, PROJECTOR, nested_rules
 from docai.vlm.families.towers import TOWER, vit_spec
 from docai.vlm.images import padded_images
-from docai.vlm.prompt import PromptSpec
+from docai.vlm.prompt_spec import PromptSpec
 from docai.vlm.spec import ModelSpec
 
 # CLIP-L/336, which published configs do not describe.

@@ -14,12 +14,13 @@ from docai.nn.packed_vit import PackedVitSpec
 from docai.preprocess.normalize import HALF
 from docai.vlm.config import Config
 from docai.vlm.connector import MergerSpec
+from docai.vlm.expansions import Stamped
 from docai.vlm.families import Family, Rules
 from docai.vlm.families.decoder_rules import decoder_rules
 from docai.vlm.families.decoders import decoder_spec
 from docai.vlm.images import qwen_images
 from docai.vlm.positions import MropeSpec
-from docai.vlm.prompt import ClipPrompt, PromptSpec, Stamped
+from docai.vlm.prompt_spec import ClipPrompt, PromptSpec
 from docai.vlm.spec import DecoderSpec, ModelSpec
 from docai.vlm.videos import qwen_videos
 

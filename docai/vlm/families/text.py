@@ -9,7 +9,7 @@ from docai.vlm.config import Config
 from docai.vlm.families import Family
 from docai.vlm.families.decoder_rules import decoder_rules
 from docai.vlm.families.decoders import decoder_spec
-from docai.vlm.prompt import PromptSpec
+from docai.vlm.prompt_spec import PromptSpec
 from docai.vlm.spec import ModelSpec
 
 # The turns of ChatML, for checkpoints without a chat template.
