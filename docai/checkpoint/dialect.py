@@ -28,7 +28,7 @@ from functools import partial
 from math import prod
 from typing import Any, Protocol
 
-from docai.checkpoint.names import fill, first_match, match, placeholders
+from docai.checkpoint.names import fill, first_match, match, matches, placeholders
 from docai.checkpoint.tensors import Quantization, TensorInfo
 from docai.checkpoint.weights import Array, Shape, Table, Weight, WeightMap, weights_of
 from docai.errors import CheckpointError
@@ -56,10 +56,12 @@ class _Each:
         return (self.pattern,)
 
     def apply(self, table: Table) -> Table:
+        found = matches(self.pattern, table)
+        if not found:  # as with most rules: the table of a model with many experts is long
+            return table
         out: Table = {}
         for name, weight in table.items():
-            values = match(self.pattern, name)
-            made = {name: weight} if values is None else self._made(name, weight, values)
+            made = self._made(name, weight, found[name]) if name in found else {name: weight}
             for new, made_weight in made.items():
                 put(out, new, made_weight)
         return out
@@ -274,14 +276,11 @@ class Stack:
 
     def apply(self, table: Table) -> Table:
         (number,) = set(placeholders(self.pattern)) - set(placeholders(self.new))
-        out: Table = {}
+        matched = matches(self.pattern, table)
+        out = {name: weight for name, weight in table.items() if name not in matched}
         found: dict[str, dict[int, Weight]] = {}
-        for name, weight in table.items():
-            values = match(self.pattern, name)
-            if values is None:
-                put(out, name, weight)
-            else:
-                found.setdefault(fill(self.new, values), {})[int(values[number])] = weight
+        for name, values in matched.items():
+            found.setdefault(fill(self.new, values), {})[int(values[number])] = table[name]
         for new, numbered in found.items():
             if sorted(numbered) != list(range(len(numbered))):
                 gap = next(i for i in range(len(numbered) + 1) if i not in numbered)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 _PLACEHOLDER = re.compile(r"\{(\w+)(?::([^{}]*))?\}")
@@ -33,6 +33,12 @@ def match(template: str, name: str) -> dict[str, str] | None:
     """What the placeholders of a template stand for in a name; None where it does not match."""
     found = _regex(template).fullmatch(name)
     return found.groupdict() if found else None
+
+
+def matches(template: str, names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """The names that a template matches, and what its placeholders stand for in each."""
+    fullmatch = _regex(template).fullmatch
+    return {name: found.groupdict() for name in names if (found := fullmatch(name))}
 
 
 def first_match(templates: Sequence[str], name: str) -> tuple[str, dict[str, str] | None]:
