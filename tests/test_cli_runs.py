@@ -406,3 +406,42 @@ def test_settings_are_found_upwards(pdfs: Path) -> None:
 def test_options_are_checked_in_python_too() -> None:
     with pytest.raises(UsageError, match="jobs: expected 1 or more; got 0"):
         OutputOptions(jobs=0)
+
+
+# --- nobody listens, or the name of a file is odd
+
+
+def test_without_standard_error_the_work_is_done(pdfs: Path) -> None:
+    done = shell("docai ocr in -o out 2>&-")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (pdfs / "out" / "a.md").exists()
+    assert shell("docai ocr no.pdf 2>&-").returncode == ExitCode.INPUT
+
+
+def test_a_run_goes_on_where_nobody_reads_its_warnings(pdfs: Path) -> None:
+    (pdfs / "in" / "0.pdf").write_bytes(b"")
+    command = "docai ocr in -o out --progress jsonl 2> >(true)"
+    assert shell(f"{command}; exit $?").returncode == ExitCode.PARTIAL
+    assert {path.name for path in (pdfs / "out").glob("*.md")} == {"a.md", "b.md"}
+
+
+def test_off_a_terminal_every_bad_file_is_a_line(pdfs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (pdfs / "in" / "c.pdf").write_bytes(b"")
+    (pdfs / "in" / "d.pdf").write_bytes(make_pdf([""], size=(595, 99_999)))
+    assert run("ocr", "in", "-o", "out") == ExitCode.PARTIAL
+    lines = capsys.readouterr().err.splitlines()
+    assert "docai: in/c.pdf: failed: empty file (0 bytes)" in lines
+    (line,) = (line for line in lines if "d.pdf" in line)
+    assert line.startswith("docai: in/d.pdf: failed: page 1: the page measures ")
+
+
+def test_a_name_that_is_no_utf8_is_read_and_found_again(pdfs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = os.fsdecode(b"caf\xe9.pdf")
+    try:
+        (pdfs / "in" / "a.pdf").rename(pdfs / "in" / name)
+    except OSError:
+        pytest.skip("the file system takes no such names")
+    assert run("ocr", "in", "-o", "out", "-f", "markdown,json") == ExitCode.OK
+    assert (pdfs / "out" / os.fsdecode(b"caf\xe9.md")).read_text().startswith("Hello world")
+    assert run("ocr", "in", "-o", "out", "-f", "markdown,json") == ExitCode.OK
+    assert "2 skipped" in capsys.readouterr().err

@@ -38,6 +38,12 @@ def test_what_is_no_page_list(text: str) -> None:
         parse_pages(text, 3)
 
 
+def test_it_is_told_what_is_wrong_with_a_page_list() -> None:
+    for text, said in [("3-2", "runs backwards"), ("5-last", "lies behind the last page, 3"), ("0-2", "names no page")]:
+        with pytest.raises(UsageError, match=said):
+            parse_pages(text, 3)
+
+
 @given(st.text(alphabet="0123456789,-last ", max_size=12), st.integers(1, 50))
 def test_a_page_list_gives_pages_of_the_document_or_a_usage_error(text: str, count: int) -> None:
     try:

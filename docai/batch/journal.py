@@ -17,10 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-import orjson
-
+from docai.batch.lines import line_of, value_of
 from docai.errors import OutputError
-from docai.export.json import dumps, page_from, page_json
+from docai.export.json import page_from, page_json
 from docai.types import PageResult
 from docai.version import __version__
 
@@ -135,7 +134,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _append(file: IO[bytes], value: dict[str, Any]) -> None:
-    said = dumps(value)
+    said = line_of(value)
     with _said(Path(file.name).parent):
         # one write, so that a kill leaves all or a part of the line; the line end in front closes a part left before
         file.write(b"\n%08x %s\n" % (zlib.crc32(said), said))
@@ -165,7 +164,7 @@ def _checked(line: bytes) -> dict[str, Any] | None:
     check, _, said = line.partition(b" ")
     if not said or b"%08x" % zlib.crc32(said) != check:
         return None
-    value = orjson.loads(said)
+    value = value_of(said)
     return value if isinstance(value, dict) else None
 
 

@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import orjson
-
+from docai.batch.lines import line_of, value_of
 from docai.batch.work import Job
 from docai.errors import ExitCode
 
@@ -52,7 +51,7 @@ class Process:
         """A line for the process. Raises OSError where it is gone."""
         assert self._process is not None, "it has begun"
         assert self._process.stdin is not None, "it has a pipe"
-        self._process.stdin.write(orjson.dumps(value) + b"\n")
+        self._process.stdin.write(line_of(value) + b"\n")
         self._process.stdin.flush()
 
     def end(self) -> None:
@@ -165,8 +164,8 @@ def events_of(process: subprocess.Popen[bytes], quiet: float) -> Iterator[Event]
         *lines, buffer = (buffer + data).split(b"\n")
         for line in lines:
             try:
-                event = orjson.loads(line)
-            except orjson.JSONDecodeError:  # no event of ours: nothing else that it says can be trusted
+                event = value_of(line)
+            except ValueError:  # no event of ours: nothing else that it says can be trusted
                 return
             deadline = time.monotonic() + quiet
             if event["event"] == "writing":

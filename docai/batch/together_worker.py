@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from docai.batch.journal import PageStore, page_store
+from docai.batch.lines import value_of
 from docai.batch.work import Job, Tell, kept_pages, page_event, written
 from docai.batch.worker import failure, parent_told, success
 from docai.errors import DocaiError
@@ -30,7 +29,7 @@ Numbered = tuple[int, Job]
 def main() -> None:
     """Read what the parent gives."""
     tell = parent_told()
-    threads = orjson.loads(sys.stdin.buffer.readline())["threads"]
+    threads = value_of(sys.stdin.buffer.readline())["threads"]
     try:
         read_together(_jobs(tell), tell, threads)
     except DocaiError as error:  # of the model, or of what is asked
@@ -43,7 +42,7 @@ def _jobs(tell: Tell) -> Iterator[Numbered]:
     """The jobs that the parent has, asked for one by one."""
     while True:
         tell({"event": "next"})
-        said = orjson.loads(sys.stdin.buffer.readline())
+        said = value_of(sys.stdin.buffer.readline())
         if said is None:
             return
         yield said["number"], Job.from_json(said["job"])

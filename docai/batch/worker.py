@@ -7,11 +7,9 @@ import sys
 import traceback
 from typing import Any
 
-import orjson
-
+from docai.batch.lines import line_of, value_of
 from docai.batch.work import Done, Job, Tell, run_job
 from docai.errors import DocaiError, ExitCode
-from docai.export.json import dumps
 from docai.render.orphan import exit_with_parent
 
 
@@ -19,7 +17,7 @@ def main() -> None:
     """Work until the parent closes the pipe."""
     tell = parent_told()
     for line in sys.stdin.buffer:
-        tell(closing_event(Job.from_json(orjson.loads(line)), tell))
+        tell(closing_event(Job.from_json(value_of(line)), tell))
 
 
 def parent_told() -> Tell:
@@ -31,7 +29,7 @@ def parent_told() -> Tell:
     exit_with_parent()
 
     def tell(event: dict[str, Any]) -> None:
-        left = memoryview(dumps(event) + b"\n")
+        left = memoryview(line_of(event) + b"\n")
         while left:
             left = left[os.write(out, left) :]
 

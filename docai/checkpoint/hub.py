@@ -79,10 +79,9 @@ def locate(name: str) -> Place:
         return Place(repo=repo, part=part)
     if "/" in name or name.startswith((".", "~")):
         raise CheckpointError(f"{name}: no such folder or file, and no repo id, which has the form org/name")
-    near = difflib.get_close_matches(name, RECIPES, n=3, cutoff=0.5) or list(RECIPES)
-    raise UsageError(
-        f"model {name!r}: expected a folder, a repo id (org/name) or a short name such as {', '.join(near)}"
-    )
+    near = ", ".join(difflib.get_close_matches(name, RECIPES, n=3, cutoff=0.5))
+    names = f"such as {near}" if near else "that `docai models list` has"
+    raise UsageError(f"model {name!r}: expected a folder, a repo id (org/name) or a short name {names}")
 
 
 def is_offline(offline: bool = False) -> bool:

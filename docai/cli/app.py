@@ -14,7 +14,7 @@ import typer
 from docai.cli.common import SETTINGS, AsJson, Quiet, Verbose, leave
 from docai.cli.models import models
 from docai.cli.options import settings, takes
-from docai.cli.output import ReaderGone, put
+from docai.cli.output import ReaderGone, always_stderr, put, say
 from docai.errors import DocaiError, ExitCode
 from docai.serve.options import McpOptions, ServeOptions
 from docai.tasks.options import (
@@ -48,6 +48,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Text, structure and answers out of PDFs, scans and photos, on your own machine.",
     epilog=SETTINGS,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 app.add_typer(models)
@@ -256,6 +257,7 @@ def bare_layout(arguments: Sequence[str]) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and end the process with a documented exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    always_stderr()
     _let_terminate()
     sys.exit(int(_run(words)))
 
@@ -299,7 +301,7 @@ def _foreign(error: Exception, words: list[str]) -> int:
     if kind == "Abort" and not isinstance(error.__cause__, EOFError):  # older ones of typer make this of it
         return _interrupted(words)
     if kind == "NoArgsIsHelpError":
-        print(error.format_message(), file=sys.stderr)  # type: ignore[attr-defined]  # noqa: T201
+        say(error.format_message())  # type: ignore[attr-defined]
         return ExitCode.USAGE
     if hasattr(error, "format_message"):
         return _tell(None, f"{error.format_message()} (see docai --help)", ExitCode.USAGE, words)
@@ -310,11 +312,11 @@ def _foreign(error: Exception, words: list[str]) -> int:
 
 
 def _tell(error: Exception | None, text: str, code: int, words: list[str]) -> int:
-    print(f"docai: error: {text}", file=sys.stderr)  # noqa: T201
+    say(f"docai: error: {text}")
     if error is not None and _verbosity(words) >= 2:
         import traceback
 
-        traceback.print_exception(error, file=sys.stderr)
+        say("".join(traceback.format_exception(error)).rstrip())
     return int(code)
 
 

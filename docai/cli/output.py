@@ -1,10 +1,11 @@
-"""Standard output, and what to do when it cannot take any more."""
+"""Standard output and standard error, and what to do when they cannot take any more."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
+from typing import TextIO
 
 from docai.errors import OutputError
 
@@ -22,17 +23,31 @@ def put(data: str | bytes) -> None:
         sys.stdout.buffer.write(data.encode("utf-8", "replace") if isinstance(data, str) else data)
         sys.stdout.buffer.flush()
     except BrokenPipeError as error:
-        _mute()
+        _mute(sys.stdout)
         raise ReaderGone from error
     except OSError as error:
-        _mute()
+        _mute(sys.stdout)
         raise OutputError(f"cannot write to standard output: {error.strerror or error}") from error
 
 
-def _mute() -> None:
+def always_stderr() -> None:
+    """Where we were started with standard error closed, what is said there goes nowhere."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - open as long as the process
+
+
+def say(line: str) -> None:
+    """A line on standard error, at once. Where nobody reads it any more, the work goes on unheard."""
+    try:
+        print(line, file=sys.stderr, flush=True)  # noqa: T201
+    except OSError:
+        _mute(sys.stderr)
+
+
+def _mute(stream: TextIO) -> None:
     """What is left in the buffer must not fail a second time when Python ends."""
     with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def is_terminal() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import re
 import sys
 import time
 import warnings
@@ -12,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from docai.cli.output import say
 from docai.types import Document, PageResult, Status
 
 if TYPE_CHECKING:
@@ -62,12 +64,12 @@ class Reporter:
         if self.jsonl:
             self.event({"event": kind, "message": text})
         else:
-            print(f"docai: {line}", file=sys.stderr)  # noqa: T201
+            say(f"docai: {line}")
 
     def event(self, event: dict[str, Any]) -> None:
         """One JSON line, where they are asked for."""
         if self.jsonl:
-            print(json.dumps(event, ensure_ascii=False), file=sys.stderr, flush=True)  # noqa: T201
+            say(json.dumps(event, ensure_ascii=False))
 
     def notes(self, name: str, notes: Sequence[str]) -> None:
         """What a file as a whole is worth telling for."""
@@ -135,15 +137,19 @@ class Reporter:
             yield lambda step, more="", total=None: progress.update(task, advance=step, more=more, total=total)
 
     def summary(self, summary: Summary) -> None:
-        """Counts, and a row for every file that did not end well."""
+        """Counts, and a row (off a terminal, a line) for every file that did not end well."""
         rows = summary.rows
         counts, pages = Counter(row.status for row in rows), sum(row.pages for row in rows)
         self.event({"event": "summary", "files": len(rows), "pages": pages, "seconds": summary.seconds, **counts})
         if self.jsonl:
             return
         bad = [row for row in rows if row.outcome == "failed" or (row.outcome != "ok" and not self.quiet)]
-        if bad:
+        if bad and sys.stderr.isatty():
             self._table(bad)
+        elif bad:
+            for row in bad:
+                why = self._why(row).replace("\n", "; ")
+                say(f"docai: {row.name}: {_ended(row)}" + (f": {why}" if why else ""))
         for row in bad:
             if row.trace and self.verbose > 1:
                 self._say("trace", f"{row.name}: {row.trace}", row.trace)
@@ -157,14 +163,14 @@ class Reporter:
 
         table = Table("file", "outcome", "why")
         for row in rows:
-            status = f"{row.outcome}, skipped" if row.earlier else row.status
-            table.add_row(escape(row.name), status, escape(self._why(row)))
+            table.add_row(escape(row.name), _ended(row), escape(self._why(row)))
         Console(stderr=True).print(table)
 
     def _why(self, row: Row) -> str:
+        reasons = [_without_name(reason, row.name) for reason in row.reasons]
         if self.verbose:
-            return "\n".join(row.reasons)
-        text = "; ".join(row.reasons[:_MOST_REASONS])
+            return "\n".join(reasons)
+        text = "; ".join(reasons[:_MOST_REASONS])
         text = text if len(text) <= _LONGEST_CELL else text[:_LONGEST_CELL] + "…"
         left = len(row.reasons) - _MOST_REASONS
         return text + (f"; and {left} more" if left > 0 else "")
@@ -180,6 +186,16 @@ class _Heard(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self._reporter.warn(record.getMessage())
+
+
+def _ended(row: Row) -> str:
+    return f"{row.outcome}, skipped" if row.earlier else row.status
+
+
+def _without_name(reason: str, name: str) -> str:
+    """A reason of a file that is named beside it; "page 3:" is not said twice either."""
+    bare = reason.removeprefix(f"{name}: ").replace(f"{name}, page ", "page ")
+    return re.sub(r"^(page \d+: )\1", r"\1", bare)
 
 
 def _reasons(document: Document, status: Status) -> list[str]:

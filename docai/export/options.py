@@ -45,4 +45,4 @@ def image_folder(document: Document, options: ExportOptions) -> str:
 
 def as_url(path: str) -> str:
     """A relative path as it stands in a link."""
-    return quote(path, safe="/-_.~")
+    return quote(path, safe="/-_.~", errors="surrogateescape")

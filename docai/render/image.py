@@ -250,7 +250,7 @@ def _register_heif() -> None:
 def _unknown(brand: bytes) -> str:
     if brand in _AVIF and not features.check("avif"):
         return "AVIF images are not supported by this Pillow: pip install --upgrade pillow (11.3 or later)"
-    return "not a valid image: corrupt, truncated or of an unknown format"
+    return "no PDF, and not a valid image: corrupt, truncated or of an unknown format"
 
 
 def _white_where_unread(pixels: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], str]:

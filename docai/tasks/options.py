@@ -480,10 +480,12 @@ def _page_range(part: str, count: int) -> range:
         raise UsageError(f"pages: expected a list such as 1-3,7,10-,last; got {part!r}")
     first = _page(match[1], count) if match[1] else 1
     last = first if not match[2] else _page(match[3], count) if match[3] else count
-    if first < 1 or last < first:
+    if first < 1 or last < 1:
         raise UsageError(f"pages: {part!r} names no page; they count from 1")
     if first > count:
         raise UsageError(f"pages: {part!r} lies behind the last page, {count}")
+    if last < first:
+        raise UsageError(f"pages: {part!r} runs backwards; write the lower page first")
     return range(first - 1, min(last, count))
 
 
