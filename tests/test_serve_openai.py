@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import json
@@ -108,6 +109,35 @@ def test_pictures_by_data_path_and_file(client: Any, folder: Path, sees: Model, 
     upload = client.files.create(file=("b.pdf", tiny_pdf), purpose="user_data")
     parts[0] = {"type": "file", "file": {"file_id": upload.id}}
     assert chat(client, [{"role": "user", "content": parts}]).usage.prompt_tokens == answer.usage.prompt_tokens
+
+
+def test_files_are_listed_page_by_page(client: Any) -> None:
+    made = [client.files.create(file=(f"{n}.txt", b"x"), purpose=p).id for n, p in enumerate(["batch", "evals"] * 3)]
+    found = [file.id for file in client.files.list(limit=2) if file.id in made]  # the client asks for all pages
+    assert found == made[::-1]
+    assert [file.id for file in client.files.list(purpose="evals", order="asc", limit=1)] == made[1::2]
+    assert client.files.content(made[0]).read() == b"x"
+    assert client.files.retrieve(made[0]).filename == "0.txt"
+    assert all(client.files.delete(number).deleted for number in made)
+    assert not list(client.files.list(purpose="evals"))
+
+
+def test_what_the_client_makes_of_answers(client: Any) -> None:
+    """Objects by their class, streams as events, many at once."""
+    pydantic = pytest.importorskip("pydantic")
+    kind = pydantic.create_model("Kind", paid=(bool, ...))
+    asked = {"model": "sees", "messages": HI, "max_tokens": 64}
+    assert client.chat.completions.parse(response_format=kind, **asked).choices[0].message.parsed.paid in (True, False)
+    assert client.responses.parse(model="sees", input="x", text_format=kind, max_output_tokens=64).output_parsed
+    with client.chat.completions.stream(**{**asked, "max_tokens": 4}) as stream:
+        assert [event.type for event in stream][-1] == "content.done"
+
+    async def many() -> list[Any]:
+        async with openai.AsyncOpenAI(base_url=str(client.base_url), api_key="any", max_retries=0) as other:
+            calls = [other.chat.completions.create(**{**asked, "max_tokens": 4}) for _ in range(12)]
+            return await asyncio.gather(*calls)
+
+    assert [answer.usage.completion_tokens for answer in asyncio.run(many())] == [4] * 12
 
 
 def test_several_answers_differ_and_repeat_by_their_seed(client: Any) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.datastructures import FormData, UploadFile
 from starlette.responses import Response
 
@@ -43,11 +43,33 @@ async def upload(request: Request) -> Response:
 
 
 @router.get("/v1/files")
-async def files(request: Request) -> Response:
-    """All files that are kept."""
+async def files(
+    request: Request,
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 10_000,
+    after: str | None = None,
+    purpose: str | None = None,
+    order: Literal["asc", "desc"] = "desc",
+) -> Response:
+    """The files that are kept, the newest first; `after` goes on behind the last one of an answer."""
     desk = desk_of(request)
     found = await desk.by_hand(desk.store.files, owner_of(request))
-    return reply({"object": "list", "data": [described(file) for file in found], "total": len(found)})
+    wanted = [file for file in found if purpose in (None, file.purpose)]
+    total = len(wanted)
+    if order == "asc":
+        wanted.reverse()
+    if after is not None:
+        places = [place for place, file in enumerate(wanted, 1) if file.id == after]
+        wanted = wanted[places[0] :] if places else []
+    some = wanted[:limit]
+    said = {
+        "object": "list",
+        "data": [described(file) for file in some],
+        "first_id": some[0].id if some else None,
+        "last_id": some[-1].id if some else None,
+        "has_more": len(wanted) > len(some),
+        "total": total,
+    }
+    return reply(said)
 
 
 @router.get("/v1/files/{number}")

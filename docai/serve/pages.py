@@ -155,8 +155,8 @@ class Readers:
         kept = self._offered.readers
         reader = kept.pop(self._options, None) or self._made()
         kept[self._options] = reader
-        while len(kept) > _READERS:
-            del kept[next(iter(kept))]
+        for options in list(kept)[:-_READERS]:
+            kept.pop(options, None)  # which may have been stopped meanwhile
         return reader.results(source, indices, layout)
 
     def _made(self) -> PromptedPages:
