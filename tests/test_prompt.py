@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -250,6 +251,15 @@ def test_images_that_no_vocabulary_has_stand_between_texts_that_are_encoded_each
         encode("<image><image>", [seen(2)], words, spec)
 
 
+def test_each_text_of_phi_3_vision_begins_with_bos_an_empty_one_too() -> None:
+    """As processing_phi3_v.py of Phi-3 Vision encodes what stands before, between and behind its images."""
+    spec, words = prompt_of(CASES["phi3_v"]), tokenizer(CASES["phi3_v"])
+    (bos,) = words.encode("")
+    ids = encode("ab<|image_1|><|image_2|>c<|image_3|>", [seen(2), seen(1), seen(3)], words, spec)
+    outside = spec.token_id
+    assert ids == [*words.encode("ab"), outside, outside, bos, outside, *words.encode("c"), *[outside] * 3, bos]
+
+
 @pytest.mark.parametrize(("words", "images"), [(0, 1), (100, 1), (5, 2), (700, 3), (4090, 4), (9000, 1)])
 def test_images_share_what_their_text_leaves(words: int, images: int) -> None:
     """With the tiles that they may have then, as processing_llmjpvl.py of LLM-jp-VL counts them."""
@@ -259,6 +269,8 @@ def test_images_share_what_their_text_leaves(words: int, images: int) -> None:
     assert found is not None
     published = max(1, min(12, ((4096 - words) // images - 2) // 256 - 1))
     assert max(1, min(12, found // 256 - 1)) == published
+    longer = share(text, images, replace(tokens, longest=9000), spec)  # what its tokenizer_config.json says, counts
+    assert longer == max(1, (9000 - words) // images - 2)
     assert share(text, 0, tokens, spec) is None
     assert share(text, images, tokens, LLAVA) is None
 

@@ -86,6 +86,26 @@ def test_what_the_configuration_adds() -> None:
     assert (tokenizer.chat_template, tokenizer.tool_template) == ("plain", "tools")
 
 
+@pytest.mark.parametrize(
+    ("said", "longest"),
+    [
+        ("4096", 4096),
+        ("1e30", int(1e30)),
+        ("0", None),
+        ("true", None),
+        ('"many"', None),
+        ("Infinity", None),
+        ("null", None),
+    ],
+)
+def test_the_longest_text_is_what_the_configuration_says(said: str, longest: int | None, tmp_path: Path) -> None:
+    """transformers writes 1e30 where there is no end."""
+    (tmp_path / "tokenizer.json").write_bytes((GOLDENS / "tokenizer_json" / "tokenizer.json").read_bytes())
+    (tmp_path / "tokenizer_config.json").write_text(f'{{"model_max_length": {said}}}', encoding="utf-8")
+    found = load(tmp_path).longest
+    assert found == longest
+
+
 def test_ends_without_a_generation_config() -> None:
     path = GOLDENS / "vocab_and_merges"
     assert load(path).stops == {502}

@@ -74,7 +74,7 @@ def share(text: str, images: int, tokenizer: Tokenizer, spec: PromptSpec) -> int
     if spec.context is None or not images:
         return None
     words = len(tokenizer.encode(re.sub(spec.marks, "", text), special=False))
-    return max(1, (spec.context - words) // images - 2)  # the marks around it
+    return max(1, ((tokenizer.longest or spec.context) - words) // images - 2)  # the marks around it
 
 
 def encode(text: str, images: Sequence[ImageInput], tokenizer: Tokenizer, spec: PromptSpec) -> list[int]:
@@ -85,19 +85,26 @@ def encode(text: str, images: Sequence[ImageInput], tokenizer: Tokenizer, spec: 
     """
     bos = tokenizer.named.get("bos_token")
     surround = spec.surround and not (bos and text.startswith(bos))
-    ids = _encoded(expand(text, images, spec), tokenizer, spec, special=surround)
+    if spec.token_id is not None:
+        return _between(text, images, tokenizer, spec, special=surround)
+    ids = tokenizer.encode(expand(text, images, spec), special=surround)
     if images:
         _check_rows(ids, images, tokenizer, spec)
     return ids
 
 
-def _encoded(text: str, tokenizer: Tokenizer, spec: PromptSpec, *, special: bool) -> list[int]:
-    if spec.token_id is None:
-        return tokenizer.encode(text, special=special)
-    first, *others = text.split(spec.token)
+def _between(
+    text: str, images: Sequence[ImageInput], tokenizer: Tokenizer, spec: PromptSpec, *, special: bool
+) -> list[int]:
+    """The ids of the texts between images, each encoded by itself, with `token_id` for each row of an image."""
+    assert spec.token_id is not None
+    _check_places(text, spec.marks, spec.placeholder, len(images), "image")
+    first, *others = re.split(spec.marks, text)
     ids = tokenizer.encode(first, special=special)
-    for part in others:
-        ids += [spec.token_id, *(tokenizer.encode(part, special=spec.all_begin) if part else ())]
+    for image, part in zip(images, others, strict=True):
+        ids += [spec.token_id] * image.tokens
+        # an empty text has a BOS, too: two images beside each other have one between them
+        ids += tokenizer.encode(part, special=spec.all_begin)
     return ids
 
 
@@ -147,7 +154,7 @@ def _check_rows(ids: list[int], images: Sequence[ImageInput], tokenizer: Tokeniz
     for image in images:
         tokens[written[image.kind]] += image.tokens
     for token, rows in tokens.items():
-        number = tokenizer.token_id(token) if spec.token_id is None else spec.token_id
+        number = tokenizer.token_id(token)
         if number is None and rows:
             raise CheckpointError(f"the checkpoint's tokenizer has no token {token!r}, which stands for image features")
         places = 0 if number is None else ids.count(number)

@@ -37,9 +37,9 @@ class PromptSpec:
     read as the pages of one text, where that is asked for. `token_id`: of `token`, where no vocabulary has it: then the
     texts between images are encoded each by itself, as the original code of LLaVA does; `all_begin`: each of them with
     its BOS (Phi-3 Vision). `opening`: what stands behind a template's last words, which checkpoints leave to the
-    processor. `context`: the tokens that prompts were taught to have at most; images share what their text leaves.
-    `number` stands before each image or clip that asks for it; {} is how many came before. `clips`: how videos are
-    written, of models that see them; `sounds`: likewise, of those that hear.
+    processor. `context`: images share what their text leaves of the tokens that a prompt may have, of so many where the
+    tokenizer's files do not say it. `number` stands before each image or clip that asks for it; {} is how many came
+    before. `clips`: how videos are written, of models that see them; `sounds`: likewise, of those that hear.
     """
 
     placeholder: str = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -34,7 +35,8 @@ class Tokenizer:
     """A `tokenizers.Tokenizer` with what the checkpoint says beside it.
 
     `named` holds the texts of bos_token, eos_token and so on, as chat templates ask for them; `stops` the ids that end
-    a generation. `tool_template` is a second chat template, for prompts with tools.
+    a generation. `tool_template` is a second chat template, for prompts with tools. `longest`: how many tokens a
+    text may have, None where the checkpoint does not say it.
     """
 
     backend: Backend
@@ -42,6 +44,7 @@ class Tokenizer:
     stops: frozenset[int] = frozenset()
     chat_template: str | None = None
     tool_template: str | None = None
+    longest: int | None = None
 
     @classmethod
     def from_checkpoint(cls, checkpoint: HasFiles) -> Tokenizer:
@@ -65,6 +68,7 @@ class Tokenizer:
             _stops(checkpoint, backend, named),
             chat_template=templates.get("default"),
             tool_template=templates.get("tool_use"),
+            longest=_longest(config),
         )
 
     def encode(self, text: str, *, special: bool = True) -> list[int]:
@@ -96,6 +100,12 @@ class Tokenizer:
     def size(self) -> int:
         """The number of tokens, added ones too."""
         return int(self.backend.get_vocab_size(with_added_tokens=True))
+
+
+def _longest(config: Fields) -> int | None:
+    value = config.get("model_max_length")
+    numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    return int(value) if numeric and 1 <= value < math.inf else None
 
 
 def _named(fields: Fields) -> dict[str, str]:
