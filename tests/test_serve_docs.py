@@ -81,3 +81,19 @@ def test_mistral(server: Served, tmp_path: Path, tiny_pdf: bytes, monkeypatch: p
     code = code.replace("http://127.0.0.1:8080", server.url)
     exec(code, names)
     assert names["read"].pages[0].markdown.strip() == "Hello world"  # type: ignore[attr-defined]
+
+
+def test_openai(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("mlx.core")
+    pytest.importorskip("openai")
+    from tests.tiny_checkpoint import tiny_qwen2_vl
+
+    tiny_qwen2_vl(tmp_path / "qwen2.5-vl", max_position_embeddings=8192)
+    monkeypatch.chdir(ROOT)
+    (code,) = blocks(README, "from openai")
+    with served(tmp_path / "state", model=[str(tmp_path / "qwen2.5-vl")], max_tokens=8) as server:
+        names: dict[str, object] = {}
+        exec(code.replace("http://127.0.0.1:8080", server.url), names)
+        assert names["answer"].usage.prompt_tokens_details.image_tokens > 100  # type: ignore[attr-defined]
+        names["client"].close()  # type: ignore[attr-defined]
+    assert capsys.readouterr().out.strip()
