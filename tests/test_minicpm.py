@@ -22,6 +22,7 @@ from docai.vlm.images import sliced_images
 from docai.vlm.network import Network
 from docai.vlm.prompt import expand
 from docai.vlm.spec import ModelSpec
+from docai.vlm.videos import sliced_videos
 
 PUBLISHED: dict[str, Any] = {
     "model_type": "minicpmv4_6", "image_token_id": 248_056, "video_token_id": 248_057, "image_size": 1120,
@@ -154,3 +155,10 @@ def test_images_are_numbered_unless_a_checkpoint_says_not() -> None:
     numbered, plain = (sliced_images()({**said, "use_image_id": number}, {})(rgb) for number in (True, False))
     assert expand(text, [numbered] * 2, prompt) == f"<image_id>0</image_id>{one}<image_id>1</image_id>{one}"
     assert expand(text, [plain] * 2, prompt) == one * 2
+
+
+def test_frames_that_are_put_together_into_pictures_are_refused() -> None:
+    """Its processor can put the frames between two seconds into one picture, where it is asked to."""
+    assert sliced_videos()({"stack_frames": 1}, {}) == sliced_videos()({}, {})
+    with pytest.raises(CheckpointError, match="expected stack_frames 1, got 3"):
+        sliced_videos()({"stack_frames": 3}, {})

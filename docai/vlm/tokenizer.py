@@ -104,8 +104,9 @@ class Tokenizer:
 
 def _longest(config: Fields) -> int | None:
     value = config.get("model_max_length")
-    numeric = isinstance(value, int | float) and not isinstance(value, bool)
-    return int(value) if numeric and 1 <= value < math.inf else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return int(value) if 1 <= value < math.inf else None
 
 
 def _named(fields: Fields) -> dict[str, str]:

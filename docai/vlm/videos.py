@@ -108,6 +108,11 @@ def sliced_videos() -> Videos:
     """MiniCPM-V 4.6, which sees each frame as a picture, in slices where it is large."""
 
     def build(prep: Prep, config: Config) -> ClipProcessor:
+        if (stacked := _number(prep, "stack_frames", 1)) > 1:
+            raise CheckpointError(
+                f"video_preprocessor_config.json: expected stack_frames 1, got {stacked}; frames between the "
+                "sampled ones are not put together into pictures: set it to 1"
+            )
         frame = sliced_images()(prep, config)
         assert isinstance(frame, SlicedImages)
         return SlicedClips(frame)
