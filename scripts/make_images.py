@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -48,19 +49,18 @@ def page(folder: Path) -> None:
     from tests.serving import served
 
     sheets = "document.querySelectorAll('.sheet').length === 2"
-    with served(folder / "state") as server:
-        browser = Browser(program(), folder / "server's")
-        try:
-            browser.size(1400, 1000)
-            browser.open(server.url)
-            browser.drop("#drop", [ROOT / "samples" / "article.pdf"])
-            browser.until(f"{sheets} && !document.querySelector('#formats').hidden")
-            browser.until("[...document.querySelectorAll('.paper img')].every((image) => image.naturalWidth > 0)")
-            browser.move(".sheet .block:nth-child(8)")
-            browser.run("scrollTo(0, 0)")
-            browser.picture(folder / "serve.png")
-        finally:
-            browser.close()
+    with (
+        served(folder / "state") as server,
+        contextlib.closing(Browser(program(), folder / "server's")) as browser,
+        browser.page(server.url) as shown,
+    ):
+        shown.size(1400, 1000)
+        shown.drop("#drop", [ROOT / "samples" / "article.pdf"])
+        shown.until(f"{sheets} && !document.querySelector('#formats').hidden")
+        shown.until("[...document.querySelectorAll('.paper img')].every((image) => image.naturalWidth > 0)")
+        shown.move(".sheet .block:nth-child(8)")
+        shown.run("scrollTo(0, 0)")
+        shown.picture(folder / "serve.png")
     shrunk(folder / "serve.png", IMAGES / "serve.png", width=1400)
 
 

@@ -24,7 +24,7 @@ def found() -> str | None:
 
 
 class Browser:
-    """One page of a browser. Its calls raise AssertionError for what the browser refuses."""
+    """A running browser, whose pages know nothing of each other. Calls raise AssertionError for what it refuses."""
 
     def __init__(self, program: str, folder: Path) -> None:
         there, self._out = os.pipe()
@@ -35,14 +35,9 @@ class Browser:
             os.dup2(high[0], 3)
             os.dup2(high[1], 4)
 
-        words = [
-            "--headless=new",
-            "--remote-debugging-pipe",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-dev-shm-usage",
-        ]
-        words += ["--no-first-run", "--disable-extensions", f"--user-data-dir={folder}", "--window-size=1400,1000"]
+        words = ["--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--no-first-run"]
+        words += ["--disable-dev-shm-usage", "--disable-extensions", f"--user-data-dir={folder}"]
+        words += ["--window-size=1400,1000"]
         self._process = subprocess.Popen(
             [program, *words, "about:blank"],
             pass_fds=(3, 4),
@@ -55,15 +50,9 @@ class Browser:
         os.close(back)
         self._held, self._number = b"", 0
         self.events: list[dict[str, Any]] = []
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = ""
-        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network", "DOM", "Accessibility"):
-            self.call(f"{domain}.enable")
 
     def close(self) -> None:
         with contextlib.suppress(AssertionError, OSError):
-            self._session = ""
             self.call("Browser.close")
         try:
             self._process.wait(5)
@@ -73,12 +62,26 @@ class Browser:
         os.close(self._out)
         os.close(self._in)
 
-    def call(self, method: str, **params: Any) -> dict[str, Any]:
+    @contextlib.contextmanager
+    def page(self, url: str) -> Iterator[Page]:
+        """A page of its own, as of somebody who has never been here, until it is left."""
+        context = self.call("Target.createBrowserContext")["browserContextId"]
+        self.events.clear()
+        try:
+            target = self.call("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
+            session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+            page = Page(self, session, context)
+            page.open(url)
+            yield page
+        finally:
+            self.call("Target.disposeBrowserContext", browserContextId=context)
+
+    def call(self, method: str, session: str = "", **params: Any) -> dict[str, Any]:
         """The answer to a command of the protocol."""
         self._number += 1
         said: dict[str, Any] = {"id": self._number, "method": method, "params": params}
-        if getattr(self, "_session", ""):
-            said["sessionId"] = self._session
+        if session:
+            said["sessionId"] = session
         os.write(self._out, json.dumps(said).encode() + b"\0")
         while True:
             got = self._next(30)
@@ -101,6 +104,19 @@ class Browser:
         message, _, self._held = self._held.partition(b"\0")
         got: dict[str, Any] = json.loads(message)
         return got
+
+
+class Page:
+    """A page of a browser."""
+
+    def __init__(self, browser: Browser, session: str, context: str) -> None:
+        self._browser, self._session, self._context = browser, session, context
+        for domain in ("Page", "Runtime", "Log", "Network", "DOM", "Accessibility"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        """The answer to a command about this page."""
+        return self._browser.call(method, self._session, **params)
 
     # --- what people do
 
@@ -171,16 +187,20 @@ class Browser:
 
     def downloads(self, folder: Path) -> None:
         """Where downloads go."""
-        session, self._session = self._session, ""
-        self.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
-        self._session = session
+        how = {"behavior": "allow", "downloadPath": str(folder), "browserContextId": self._context}
+        self._browser.call("Browser.setDownloadBehavior", **how)
+
+    def allow(self, *permissions: str) -> None:
+        """What the page may do without asking."""
+        how = {"permissions": permissions, "browserContextId": self._context}
+        self._browser.call("Browser.grantPermissions", **how)
 
     # --- what it noticed
 
     def requested(self) -> Iterator[str]:
         """The addresses that the page has asked for."""
         self.run("1")
-        for one in self.events:
+        for one in self._browser.events:
             if one.get("method") == "Network.requestWillBeSent":
                 yield one["params"]["request"]["url"]
 
@@ -188,7 +208,7 @@ class Browser:
         """Errors that the page has made, and what the browser has refused it."""
         self.run("1")
         found = []
-        for one in self.events:
+        for one in self._browser.events:
             if one.get("method") == "Runtime.exceptionThrown":
                 found.append(str(one["params"]["exceptionDetails"].get("exception", one["params"])))
             if one.get("method") == "Log.entryAdded" and one["params"]["entry"]["level"] == "error":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ pytest.importorskip("mlx.core")
 
 from docai.export.formats import FORMATS
 from tests import browser as browsers
-from tests.browser import Browser
+from tests.browser import Browser, Page
 from tests.conftest import SAMPLES
 from tests.serving import Served, served
 from tests.tiny_checkpoint import tiny_qwen2_vl
@@ -31,29 +32,31 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield running
 
 
-@pytest.fixture
-def page(server: Served, tmp_path: Path) -> Iterator[Browser]:
-    """A browser that shows the page; it has complained of nothing and asked nobody else in the end."""
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     assert PROGRAM is not None
-    browser = Browser(PROGRAM, tmp_path / "profile")
-    try:
-        browser.open(server.url)
-        yield browser
-        assert browser.complaints() == []
-        foreign = [url for url in browser.requested() if not url.startswith((server.url, "blob:", "data:", "about:"))]
+    with contextlib.closing(Browser(PROGRAM, tmp_path_factory.mktemp("profile"))) as running:
+        yield running
+
+
+@pytest.fixture
+def page(server: Served, browser: Browser) -> Iterator[Page]:
+    """The page, which has complained of nothing and asked nobody else in the end."""
+    with browser.page(server.url) as page:
+        yield page
+        assert page.complaints() == []
+        foreign = [url for url in page.requested() if not url.startswith((server.url, "blob:", "data:", "about:"))]
         assert foreign == []
-    finally:
-        browser.close()
 
 
-def read(page: Browser, path: Path = ARTICLE, pages: int = 2) -> None:
+def read(page: Page, path: Path = ARTICLE, pages: int = 2) -> None:
     """Drop a document, and wait until it has been read."""
     page.drop("#drop", [path])
     page.until(f"document.querySelectorAll('.sheet').length === {pages} && !document.querySelector('#formats').hidden")
     page.until("[...document.querySelectorAll('.paper img')].every((image) => image.naturalWidth > 0)")
 
 
-def test_a_document_is_dropped_and_its_pages_arrive(page: Browser) -> None:
+def test_a_document_is_dropped_and_its_pages_arrive(page: Page) -> None:
     read(page)
     assert "2 pages read" in page.run("document.querySelector('#said').textContent")
     assert page.run("document.querySelector('#progress').value") == 2
@@ -68,7 +71,7 @@ def test_a_document_is_dropped_and_its_pages_arrive(page: Browser) -> None:
     )
 
 
-def test_a_file_is_chosen_and_others_take_its_place(page: Browser) -> None:
+def test_a_file_is_chosen_and_others_take_its_place(page: Page) -> None:
     document = page.call("DOM.getDocument")["root"]["nodeId"]
     node = page.call("DOM.querySelector", nodeId=document, selector="#file")["nodeId"]
     page.call("DOM.setFileInputFiles", nodeId=node, files=[str(ARTICLE)])
@@ -77,7 +80,7 @@ def test_a_file_is_chosen_and_others_take_its_place(page: Browser) -> None:
     assert page.run("document.querySelectorAll('.sheet').length") == 1
 
 
-def test_boxes_and_blocks_lead_to_each_other(page: Browser) -> None:
+def test_boxes_and_blocks_lead_to_each_other(page: Page) -> None:
     read(page)
     place = "(e) => [...e.parentElement.querySelectorAll(e.matches('.box') ? '.box' : '.block')].indexOf(e)"
     thirds = {".box": ".sheet:first-child .box:nth-of-type(3)", ".block": ".sheet:first-child .block:nth-child(3)"}
@@ -91,7 +94,7 @@ def test_boxes_and_blocks_lead_to_each_other(page: Browser) -> None:
         assert page.run(f"document.activeElement.matches('{other}') && ({place})(document.activeElement)") == at
 
 
-def test_everything_by_keys(page: Browser) -> None:
+def test_everything_by_keys(page: Page) -> None:
     def focused() -> str:
         return str(page.run("document.activeElement.id || document.activeElement.className"))
 
@@ -119,7 +122,7 @@ def test_everything_by_keys(page: Browser) -> None:
 USED = ("button", "textbox", "combobox", "tab", "progressbar", "image", "log")
 
 
-def test_all_that_can_be_used_has_a_name(page: Browser) -> None:
+def test_all_that_can_be_used_has_a_name(page: Page) -> None:
     """As a screen reader has it, on both tabs."""
     read(page)
     for tab in ("read", "talk"):
@@ -160,7 +163,7 @@ CONTRAST = f"""(() => {{
 }})()"""  # the ratio of WCAG 2.1, section 1.4.3
 
 
-def test_light_and_dark(page: Browser) -> None:
+def test_light_and_dark(page: Page) -> None:
     read(page)
     grounds = {}
     for dark in (False, True):
@@ -172,14 +175,14 @@ def test_light_and_dark(page: Browser) -> None:
     assert grounds[False] != grounds[True]
 
 
-def test_a_narrow_window(page: Browser) -> None:
+def test_a_narrow_window(page: Page) -> None:
     page.size(390, 800)
     read(page)
     assert page.run("document.documentElement.scrollWidth") <= 390
     assert page.run("getComputedStyle(document.querySelector('.view')).position") == "static"
 
 
-def test_every_format_can_be_had(page: Browser, tmp_path: Path) -> None:
+def test_every_format_can_be_had(page: Page, tmp_path: Path) -> None:
     folder = tmp_path / "downloads"
     folder.mkdir()
     page.downloads(folder)
@@ -195,12 +198,12 @@ def test_every_format_can_be_had(page: Browser, tmp_path: Path) -> None:
             time.sleep(0.02)
     assert all(path.stat().st_size for path in folder.iterdir())
     assert (folder / "article.pdf").read_bytes().startswith(b"%PDF")
-    page.call("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
+    page.allow("clipboardReadWrite", "clipboardSanitizedWrite")
     page.click("#copy")
     page.until("document.querySelector('#said').textContent === 'Copied'")
 
 
-def test_what_goes_wrong_is_told(page: Browser, tmp_path: Path) -> None:
+def test_what_goes_wrong_is_told(page: Page, tmp_path: Path) -> None:
     broken = tmp_path / "broken.pdf"
     broken.write_bytes(b"%PDF-1.7\nnothing")
     page.drop("#drop", [broken])
@@ -210,13 +213,13 @@ def test_what_goes_wrong_is_told(page: Browser, tmp_path: Path) -> None:
     assert page.run("document.querySelector('#wrong').hidden")
 
 
-def ask(page: Browser, text: str) -> None:
+def ask(page: Page, text: str) -> None:
     page.run("document.querySelector('#question').focus()")
     page.type(text)
     page.press("Enter")
 
 
-def test_chat_comes_as_it_is_written(page: Browser, tmp_path: Path) -> None:
+def test_chat_comes_as_it_is_written(page: Page, tmp_path: Path) -> None:
     page.click("#tab-talk")
     page.until("document.querySelector('#model').value === 'sees'")
     page.run(
@@ -237,7 +240,7 @@ def test_chat_comes_as_it_is_written(page: Browser, tmp_path: Path) -> None:
     assert page.run("document.querySelectorAll('.turn .wrong').length") == 0
 
 
-def test_chat_is_stopped(page: Browser, server: Served) -> None:
+def test_chat_is_stopped(page: Page, server: Served) -> None:
     page.click("#tab-talk")
     page.until("document.querySelector('#model').value === 'sees'")
     ask(page, "Hello there")
@@ -254,18 +257,12 @@ def test_chat_is_stopped(page: Browser, server: Served) -> None:
     assert page.run("document.querySelector('#turns').children.length") == 0
 
 
-def test_a_key_is_asked_for(tmp_path: Path) -> None:
-    assert PROGRAM is not None
-    with served(tmp_path / "state", api_key=["secret"]) as server:
-        browser = Browser(PROGRAM, tmp_path / "profile")
-        try:
-            browser.open(server.url)
-            browser.until("!document.querySelector('#key-field').hidden")
-            browser.run("document.querySelector('#key').focus()")
-            browser.type("secret")
-            browser.press("Tab")
-            read(browser)
-            browser.click("#tab-talk")
-            assert not browser.run("document.querySelector('#no-model').hidden")
-        finally:
-            browser.close()
+def test_a_key_is_asked_for(browser: Browser, tmp_path: Path) -> None:
+    with served(tmp_path / "state", api_key=["secret"]) as server, browser.page(server.url) as page:
+        page.until("!document.querySelector('#key-field').hidden")
+        page.run("document.querySelector('#key').focus()")
+        page.type("secret")
+        page.press("Tab")
+        read(page)
+        page.click("#tab-talk")
+        assert not page.run("document.querySelector('#no-model').hidden")
