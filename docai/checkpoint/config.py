@@ -62,8 +62,9 @@ def sensible(checkpoint: Checkpoint, file: str = "config.json", what: str = "net
     try:
         yield
     except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, MemoryError, RuntimeError) as error:
+        said, *_ = str(error).splitlines() or [""]  # MLX lists all that it would have taken
         raise CheckpointError(
-            f"{checkpoint.name}: its {file} describes no {what} ({type(error).__name__}: {error})"
+            f"{checkpoint.name}: its {file} describes no {what} ({type(error).__name__}: {said})"
         ) from error
 
 
