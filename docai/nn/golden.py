@@ -38,15 +38,22 @@ class Golden(nn.Module):
         """`rotation`, and behind it the turn by `places` (2, B, L) on the plane."""
         y, x = places.astype(mx.float32)[:, :, None, :, None]  # (B, 1, L, 1)
         angles = y * self.weight[:, None, :, 0] + x * self.weight[:, None, :, 1]  # (B, heads, L, pairs)
-        cos, sin = mx.cos(angles), mx.sin(angles)
+        return _Headwise(rotation, mx.cos(angles), mx.sin(angles))
 
-        def rotate(heads: mx.array) -> mx.array:
-            heads = rotation(heads)
-            start = heads.shape[-1] - 2 * cos.shape[-1]
-            turned = turn(heads[..., start:], cos, sin, interleaved=True)
-            return mx.concatenate([heads[..., :start], turned], axis=-1)
 
-        return rotate
+@dataclass(frozen=True, slots=True, eq=False)
+class _Headwise:
+    """A turn, and behind it another one for each head: `cos` and `sin` (B, heads, L, pairs)."""
+
+    rotation: Rotation
+    cos: mx.array
+    sin: mx.array
+
+    def __call__(self, heads: mx.array) -> mx.array:
+        heads = self.rotation(heads)
+        start = heads.shape[-1] - 2 * self.cos.shape[-1]
+        turned = turn(heads[..., start:], self.cos, self.sin, interleaved=True)
+        return mx.concatenate([heads[..., :start], turned], axis=-1)
 
 
 def plane(rows: int, columns: int) -> np.ndarray:
@@ -87,9 +94,15 @@ class GoldenAttention(Attention):
         return replace(self._scoring, sinks=self.sinks)
 
     def _turned(self, x: mx.array, rotation: Rotation) -> list[mx.array]:
-        if "qkv" in self:
-            q, k, v = mx.split(in_heads(self.qkv(x), self._spec.head_dim), self._borders, axis=1)
-        else:
+        if "qkv" not in self:
             q, k, v = (in_heads(layer(x), self._spec.head_dim) for layer in (self.q, self.k, self.v))
-        k, v = mx.repeat(rms(k, self._eps), self._repeats, axis=1), mx.repeat(v, self._repeats, axis=1)
-        return [rotation(rms(q, self._eps)), rotation(k), v]
+        elif isinstance(rotation, _Headwise):
+            q, k, v = mx.split(in_heads(self.qkv(x), self._spec.head_dim), self._borders, axis=1)
+        else:  # text turns all heads alike: one kernel norms queries and keys, one turns them
+            both, v = mx.split(in_heads(self.qkv(x), self._spec.head_dim), self._borders[1:], axis=1)
+            q, k = mx.split(rotation(rms(both, self._eps)), self._borders[:1], axis=1)
+            return [q, self._repeated(k), self._repeated(v)]
+        return [rotation(rms(q, self._eps)), rotation(self._repeated(rms(k, self._eps))), self._repeated(v)]
+
+    def _repeated(self, heads: mx.array) -> mx.array:
+        return mx.repeat(heads, self._repeats, axis=1)
