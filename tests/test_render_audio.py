@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from docai.errors import DependencyMissing, DocaiError, InputError, LimitExceeded
 from docai.render.audio import AudioFile
 from docai.render.document import open_document
-from docai.render.rates import at_rate
+from docai.render.rates import at_rate, in_parts
 from docai.render.track import open_track
 from docai.types import Limits
 from tests.clips import counted, sound_only
@@ -103,6 +104,30 @@ def test_what_a_lower_rate_cannot_hold_is_left_out() -> None:
     assert len(at_rate(np.zeros(0, np.float32), 44_100, 16_000)) == 0
 
 
+@pytest.mark.parametrize("source", [8_000, 16_000, 44_099, 44_100, 192_000])
+def test_in_parts_it_is_the_same(source: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("docai.render.rates._PART", 1000)
+    whole = np.random.RandomState(5).standard_normal(12_345).astype(np.float32)
+    parts = np.split(whole, [0, 1, 2, 900, 6000, 6000, 12_000])
+    expected = at_rate(whole, source, 16_000)
+    assert len(expected) == -(-len(whole) * 16_000 // source)
+    np.testing.assert_array_equal(np.concatenate([*in_parts(parts, source, 16_000)]), expected)
+
+
+def test_no_more_is_held_than_is_needed() -> None:
+    taken: list[int] = []
+
+    def parts() -> Iterator[np.ndarray]:
+        for number in range(5):
+            taken.append(number)
+            yield np.ones(1 << 18, np.float32)
+
+    found = in_parts(parts(), 192_000, 16_000)
+    for count in range(1, 6):
+        assert abs(len(next(found)) - (1 << 18) // 12) < 100
+        assert len(taken) == count
+
+
 def test_wav_at_another_rate() -> None:
     found = heard(wav(tone(0.5, 44_100), 44_100))
     np.testing.assert_allclose(found[500:-500], tone(0.5)[500:-500], atol=1e-4)
@@ -170,6 +195,20 @@ def test_files_are_read_in_the_decoding_process(tmp_path: Path) -> None:
     with pytest.raises(LimitExceeded, match="8044 bytes exceed the limit of 100; raise it with --max-bytes"):
         open_track(path, limits=Limits(max_bytes=100))
     assert open_track(sound_only(), name="a.mka").samples(8000).shape == (800,)
+
+
+def test_a_sound_can_be_heard_again() -> None:
+    for container, codec in (("flac", "flac"), ("mp4", "aac"), ("ogg", "libopus"), ("wav", "pcm_s16le")):
+        file = AudioFile(encoded(tone(1.0, 48_000), 48_000, container, codec), None, Limits())
+        first = file.samples(16_000)
+        np.testing.assert_array_equal(file.samples(16_000), first)
+    whole = encoded(tone(2.0), 16_000, "flac", "flac")
+    file = AudioFile(whole[: len(whole) // 2], None, Limits())
+    for _ in range(2):
+        assert 0 < len(file.samples(16_000)) < 20_000
+        assert [note.split(":")[0] for note in file.notes] == [
+            "parts of it cannot be decoded", "it is cut off or damaged",
+        ]  # fmt: skip
 
 
 def test_what_is_whole_has_no_notes(caplog: pytest.LogCaptureFixture) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from docai.errors import InputError, LimitExceeded
 from docai.render.ffmpeg import OPTIONS, pyav, said
-from docai.render.rates import at_rate
+from docai.render.rates import in_parts
 from docai.render.wave import RATES, Wave, is_wave, wave_of
 from docai.types import Limits
 
@@ -51,7 +51,6 @@ class AudioFile:
 
     def _opened(self) -> _WaveSound | _AvSound:
         wave = wave_of(self._file) if is_wave(self._file.read(12)) else None
-        self._file.seek(0)
         return _AvSound(self._file, self.notes) if wave is None else _WaveSound(self._file, wave)
 
     def close(self) -> None:
@@ -64,21 +63,23 @@ class AudioFile:
 
         Raises InputError where nothing can be decoded, LimitExceeded where it turns out to be too long.
         """
-        parts: list[Samples] = []
+        return np.concatenate([*in_parts(self._parts(), self._sound.rate, rate)])
+
+    def _parts(self) -> Iterator[Samples]:
+        """What is decoded, part by part, as long as it is sound and not too long."""
+        self.notes.clear()
         count = 0
         for part in self._sound.parts():
-            parts.append(part)
             count += len(part)
             self._check_length(count / self._sound.rate)
+            if len(part) and not (float(part.max()) < _LOUDEST and float(part.min()) > -_LOUDEST):
+                raise InputError(f"{_BROKEN} (samples that are no numbers, or {_LOUDEST:g} times full scale)")
+            yield part
         if not count:
             raise InputError("the audio is empty: it has no samples")
         heard = count / self._sound.rate
         if heard < _MOST_OF * self.seconds - _PADDING:
             self.notes.append(f"it is cut off or damaged: {_told(heard)} of {_told(self.seconds)} seconds can be heard")
-        whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        if not (float(whole.max()) < _LOUDEST and float(whole.min()) > -_LOUDEST):
-            raise InputError(f"{_BROKEN} (samples that are no numbers, or {_LOUDEST:g} times full scale)")
-        return at_rate(whole, self._sound.rate, rate)
 
     def _check_length(self, seconds: float) -> None:
         if seconds > self._limits.max_audio_seconds:
@@ -108,9 +109,18 @@ class _AvSound:
 
     def __init__(self, file: BinaryIO, notes: list[str]) -> None:
         self._av, self._notes = pyav("audio other than WAV, and the sound of videos,"), notes
-        self._file = file
+        self._file, self._begun = file, False
+        self._stream = self._opened()
+        self.metadata = {str(k): str(v) for k, v in self._container.metadata.items()}
+        self.seconds = self._length()
+        self.rate = int(self._stream.codec_context.sample_rate or 0) or self._first_rate()
+
+    def _opened(self) -> Any:
+        """The stream of sound, at its beginning."""
+        self._file.seek(0)
+        self._begun = False
         try:
-            self._container = self._av.open(file, options=OPTIONS, metadata_errors="replace")
+            self._container = self._av.open(self._file, options=OPTIONS, metadata_errors="replace")
         except (self._av.error.FFmpegError, ValueError) as error:
             raise InputError(f"{_BROKEN} ({said(error)})") from error
         stream = next(iter(self._container.streams.audio), None)
@@ -121,10 +131,7 @@ class _AvSound:
         if stream.codec_context is None:
             self.close()
             raise InputError("the audio's codec is not supported by this FFmpeg; convert it to WAV first")
-        self._stream: Any = stream
-        self.metadata = {str(k): str(v) for k, v in self._container.metadata.items()}
-        self.seconds = self._length()
-        self.rate = int(stream.codec_context.sample_rate or 0) or self._first_rate()
+        return stream
 
     def _length(self) -> float:
         """Seconds, as far as the file says it; 0 where it does not."""
@@ -138,7 +145,6 @@ class _AvSound:
         frame = next(self._frames(), None)
         if frame is None:
             raise InputError(f"{_BROKEN} (nothing can be decoded)")
-        self._container.seek(0)
         return int(frame.sample_rate)
 
     def parts(self) -> Iterator[Samples]:
@@ -156,6 +162,11 @@ class _AvSound:
             raise InputError(f"{_BROKEN} ({self._notes[-1]})")
 
     def _frames(self) -> Iterator[Any]:
+        """All frames, from the first one on."""
+        if self._begun:
+            self.close()
+            self._stream = self._opened()
+        self._begun = True
         packets, ended = self._container.demux(self._stream), False
         while not ended:
             frames: list[Any] = []

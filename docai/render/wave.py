@@ -19,7 +19,7 @@ from docai.errors import InputError
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 _MOST_CHUNKS = 10_000  # before the samples
 _MOST_CHANNELS, RATES = 64, range(1_000, 768_001)  # samples a second
-_BLOCK = 1 << 18  # frames that are turned into numbers at a time
+_BLOCK = 1 << 18  # samples that are turned into numbers at a time
 _KINDS = {(_PCM, 8): "u1", (_PCM, 16): "<i2", (_PCM, 24): "u1", (_PCM, 32): "<i4"}
 _KINDS |= {(_FLOAT, 32): "<f4", (_FLOAT, 64): "<f8"}
 
@@ -47,9 +47,16 @@ class Wave:
         """The frames, mixed down to one channel (n,), some at a time."""
         file.seek(self.start)
         size = self.channels * self.bits // 8
-        for begin in range(0, self.count, _BLOCK):
-            data = file.read(min(_BLOCK, self.count - begin) * size)
-            yield self._numbers(data).reshape(-1, self.channels).mean(axis=1, dtype=np.float32)
+        for begin in range(0, self.count, self._block):
+            data = file.read(min(self._block, self.count - begin) * size)
+            whole = data[: len(data) // size * size]  # the file may have become shorter
+            with np.errstate(over="ignore", invalid="ignore"):  # what is no sound is told by who reads it
+                yield self._numbers(whole).reshape(-1, self.channels).mean(axis=1, dtype=np.float32)
+
+    @property
+    def _block(self) -> int:
+        """Frames that are turned into numbers at a time."""
+        return max(1, _BLOCK // self.channels)
 
     def _numbers(self, data: bytes) -> NDArray[np.float32]:
         """All samples of some frames, full scale being 1."""
