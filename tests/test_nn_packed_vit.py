@@ -90,7 +90,7 @@ def test_segments_see_themselves_only() -> None:
 def test_attention_in_slices_is_the_same(bytes_at_a_time: int, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = [random(11, 2, 8, seed=n) for n in range(3)]
     whole = attention(*parts, np.ones((11, 11), bool))
-    monkeypatch.setattr(segments, "_SCORE_BYTES", bytes_at_a_time)
+    monkeypatch.setattr(segments, "SCORE_BYTES", bytes_at_a_time)
     monkeypatch.setattr(segments, "fused_width", lambda _: None)
     np.testing.assert_allclose(attend_segments(*parts, (Run(1, 11),), 8**-0.5), whole, atol=1e-5)
 

@@ -176,7 +176,8 @@ class PackedVit(nn.Module):
         """(N, D), in the order of the patches."""
         x = self.patch(patches.astype(self.blocks[0].norm1.weight.dtype))
         if self._spec.positions:
-            x = x + mx.concatenate([self._stretched(grid) for grid in grids]).astype(x.dtype)
+            tables = {grid: self._stretched(grid) for grid in set(grids)}  # frames and tiles have the same
+            x = x + mx.concatenate([tables[grid] for grid in grids]).astype(x.dtype)
         return self.pre_norm(x) if self._spec.pre_norm else x
 
     def _stretched(self, grid: Grid) -> mx.array:

@@ -17,6 +17,8 @@ from docai.nn.rope import (
 )
 from docai.vlm.config import Config
 
+_MOST_DIMS = 1 << 14  # of what is turned: some dozen are usual, and frequencies of a billion would fill the memory
+
 
 def rope_parameters(config: Config, layer: str = "", older: dict[str, Any] | None = None) -> dict[str, Any]:
     """What a config says of rotation, in the newer form (`rope_parameters`, perhaps by kind of layer).
@@ -32,11 +34,14 @@ def rope_parameters(config: Config, layer: str = "", older: dict[str, Any] | Non
 
 
 def rope_spec(config: Config, said: dict[str, Any], head_dim: int) -> RopeSpec:
-    """Rotation from the fields of `rope_parameters`; `config` has those that stand beside it."""
+    """Rotation from the fields of `rope_parameters`; `config` has those that stand beside it. Raises CheckpointError."""
     part = said.get("partial_rotary_factor") or config.get("partial_rotary_factor", 1.0)
     scaling = _scaling(config, said)
+    dims = head_dim if isinstance(scaling, ProportionalScaling) else int(head_dim * part)
+    if dims > _MOST_DIMS:
+        raise CheckpointError(f"config.json: expected heads of at most {_MOST_DIMS} numbers, got {dims}")
     return RopeSpec(
-        head_dim if isinstance(scaling, ProportionalScaling) else int(head_dim * part),
+        dims,
         said.get("rope_theta") or config.get("rope_theta", 10_000.0),
         scaling=scaling,
         sections=tuple(said.get("mrope_section") or ()),
