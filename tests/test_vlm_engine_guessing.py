@@ -11,7 +11,9 @@ mx = pytest.importorskip("mlx.core")
 
 from docai.vlm.guess import Guesser  # noqa: E402
 from docai.vlm.job import Job  # noqa: E402
+from docai.vlm.model import open_model  # noqa: E402
 from docai.vlm.network import Network  # noqa: E402
+from docai.vlm.request import GenerationOptions  # noqa: E402
 from tests.engine_texts import Texts, same, tiny_models  # noqa: E402
 
 
@@ -52,6 +54,17 @@ def test_only_greedy_answers_of_caches_that_can_be_cut_are_guessed(folder: Path)
     assert guess(sliding) == 0
     for options in ({"temperature": 1.0}, {"logprobs": 1}, {"repetition_penalty": 1.1}, {"kv_window": 32}):
         assert guess(texts, **options) == 0
+
+
+@pytest.mark.parametrize(("name", "told"), [("llama", 0), ("latent", 0), ("sliding", 1), ("state", 1), ("shared", 1)])
+def test_a_model_says_once_that_it_takes_no_guesses(
+    folder: Path, name: str, told: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = open_model(str(folder / name), prefix_cache=0)
+    for guess in (0, 4, 4):
+        model.request([{"role": "user", "content": "Hello"}], [], GenerationOptions(guess=guess))
+        assert caplog.text.count("guess is left out") == (told if guess else 0)
+    model.engine.close()
 
 
 def test_what_followed_before_is_guessed() -> None:

@@ -188,8 +188,8 @@ class Job:
 
 def _guess(runtime: Runtime, request: Request) -> int:
     """How many tokens can be guessed at once: none where the host may have a say, or a cache cannot be cut back."""
-    options, layers = request.options, [layer.attention for layer in runtime.network.spec.decoder.layers]
-    cut = options.kv_window is None and not any(layer.window or layer.state_size for layer in layers)
+    options = request.options
+    cut = options.kv_window is None and runtime.network.spec.decoder.cuttable
     greedy = options.temperature == 0 and options.logprobs is None and not ruling(options)
     free = greedy and request.grammar is None and options.thinking_budget is None
     return options.guess if free and cut else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -55,6 +56,8 @@ from docai.vlm.thinking import thinking_marks
 from docai.vlm.tokenizer import Tokenizer
 from docai.vlm.videos import video_config
 
+_LOG = logging.getLogger(__name__)
+
 PREFIX_CACHE = 1024  # megabytes for what was read of prompts
 
 
@@ -83,6 +86,7 @@ class Model:
         self.runtime = Runtime(network, Pieces(tokenizer), thinking_marks(tokenizer), self._features)
         self.engine = Engine(self.runtime, store=prefixes, limits=limits)  # where its requests run
         self._vocabulary: Vocabulary | None = None
+        self._told = False  # that nothing is guessed
 
     @property
     def sees(self) -> bool:
@@ -216,6 +220,7 @@ class Model:
             raise UsageError(f"model {self.name} was loaded without a vision tower (text-only checkpoint)")
         if options.beams > 1:
             raise UsageError(f"beams: {self.name} writes one answer token by token; encoder-decoder models search")
+        self._tell_guess(options)
         setting = Setting(options.multi_page, options.crop_to_patches)
         self._check_setting(seen, setting)
         said, prompt = _thinking(options), self.family.prompt
@@ -225,6 +230,12 @@ class Model:
         ids = encode(text, [image.input for image in taken], self.tokenizer, self.family.prompt)
         ngram = options.no_repeat_ngram or self.family.no_repeat_ngram
         return Request(ids, taken, replace(options, no_repeat_ngram=ngram), self._grammar(options))
+
+    def _tell_guess(self, options: GenerationOptions) -> None:
+        """Say once of a model that it takes no guesses."""
+        if options.guess and not self._told and not self.network.spec.decoder.cuttable:
+            self._told = True
+            _LOG.warning("model %s: guess is left out; its sliding windows or states cannot be cut back", self.name)
 
     def _check_setting(self, images: int, setting: Setting) -> None:
         """Raise UsageError for more images than the model reads, and for what it cannot be asked about them."""

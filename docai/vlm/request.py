@@ -95,8 +95,8 @@ class GenerationOptions(Sampling):
     crop_to_patches: bool = option(False, "Show an image in crops as well, to GOT-OCR.")
     box_decoding: Literal["hybrid", "fast", "slow"] = option(
         "hybrid",
-        "How LocateAnything writes boxes: in a step each, but token by token where it is in doubt; always in a step; or "
-        "always token by token.",
+        "How LocateAnything writes boxes: in a step each, but token by token where it is in doubt; always in a step; "
+        "or always token by token.",
         choices=("hybrid", "fast", "slow"),
     )
     prefill_step: int | None = option(

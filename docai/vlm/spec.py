@@ -63,6 +63,11 @@ class DecoderSpec:
         """The attention of each layer that has a cache: those that see another one's keys have none."""
         return [layer.attention for layer in self.layers if layer.lender is None]
 
+    @property
+    def cuttable(self) -> bool:
+        """Whether all layers can forget the last tokens: rings of windows and states cannot."""
+        return not any(layer.window or layer.state_size for layer in self.keeping)
+
 
 @dataclass(frozen=True, slots=True)
 class BoxSpec:

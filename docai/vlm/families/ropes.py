@@ -34,7 +34,7 @@ def rope_parameters(config: Config, layer: str = "", older: dict[str, Any] | Non
 
 
 def rope_spec(config: Config, said: dict[str, Any], head_dim: int) -> RopeSpec:
-    """Rotation from the fields of `rope_parameters`; `config` has those that stand beside it. Raises CheckpointError."""
+    """Rotation from the fields of `rope_parameters`; `config` has those beside it. Raises CheckpointError."""
     part = said.get("partial_rotary_factor") or config.get("partial_rotary_factor", 1.0)
     scaling = _scaling(config, said)
     dims = head_dim if isinstance(scaling, ProportionalScaling) else int(head_dim * part)
