@@ -179,9 +179,9 @@ class BoxBatch(Batch):
         return found.tokens
 
     def _token(self, logits: mx.array) -> list[int]:
-        token = int(mx.argmax(logits[0]).item())
-        self._by_token = token != self._spec.box[1]
-        return [token]
+        said: list[int] = np.asarray(mx.argmax(logits, axis=-1)).tolist()
+        self._by_token = said[0] != self._spec.box[1]
+        return said
 
     def _may_follow(self, token: int) -> bool:
         """Whether a box that is written token by token can go on with this one; else the answer is over."""
