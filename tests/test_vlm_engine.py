@@ -13,9 +13,12 @@ import pytest
 
 mx = pytest.importorskip("mlx.core")
 
+from docai.vlm.batch import Batch  # noqa: E402
 from docai.vlm.engine import Engine  # noqa: E402
 from docai.vlm.generate import Request, RequestImage, Runtime  # noqa: E402
+from docai.vlm.job import Job  # noqa: E402
 from docai.vlm.loading import load_network  # noqa: E402
+from docai.vlm.prefix import BlockStore  # noqa: E402
 from docai.vlm.request import GenerationOptions  # noqa: E402
 from docai.vlm.scheduler import EngineLimits  # noqa: E402
 from docai.vlm.stream import Pieces  # noqa: E402
@@ -181,3 +184,28 @@ def test_stop_strings_and_ends_are_each_request_s_own(llama: Texts) -> None:
     done = llama.engine.answers(requests)
     assert [d.finish_reason for d in done] == ["stop", "stop", "length", "loop"]
     assert [d.text for d in done[:3]] == [whole[: whole.index(whole[7:10])], "", whole]
+
+
+def operations(folder: Path, output: Any) -> int:
+    """How many operations a result that has not been computed yet will take."""
+    mx.export_to_dot(str(folder / "graph.dot"), output)
+    return (folder / "graph.dot").read_text().count("label =")
+
+
+def test_a_step_takes_as_many_operations_for_many_as_for_one(folder: Path, tmp_path: Path) -> None:
+    """What a step costs a GPU is mostly their number."""
+    texts = Texts(folder / "llama")
+    network, counts = texts.model.network, {}
+    for rows in (1, 2, 8):
+        batch = Batch(network)
+        for number in range(rows):
+            job = Job(texts.runtime, texts.request("word " * (number + 1)), "", "", 0.0)
+            reading = job.begin(BlockStore(0))
+            reading.advance(wait=True)
+            batch.join(job, job.read())
+        assert batch._now is not None
+        mx.eval([a for cache in (batch._caches or batch._own) for a in cache.state], batch._now.tokens)
+        logits = network.step(batch._now.tokens[:, None], batch._caches or batch._own, batch._shifts)
+        counts[rows] = operations(tmp_path, logits)
+    assert 50 < counts[1]
+    assert counts[2] == counts[8] <= 1.1 * counts[1]
