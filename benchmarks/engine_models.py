@@ -84,7 +84,7 @@ class Patches:
 class Regions:
     """Falcon-OCR: a region of a page, of which each square of pixels is a token; what is asked comes behind it."""
 
-    shape = (256, 768)
+    shape = (64, 512)
 
     def around(self, ids: list[int]) -> list[int]:
         tokens = self.shape[0] // 16 * (self.shape[1] // 16)
