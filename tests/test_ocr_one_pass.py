@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 pytest.importorskip("mlx.core")
 
@@ -16,8 +18,12 @@ from docai.ocr.asking import InStep, OneByOne, Question, alike
 from docai.ocr.manners import manner_of
 from docai.ocr.prompted import Leaf, PromptedReader
 from docai.preprocess.centred import Placement
+from docai.render.inputs import InputFile
+from docai.tasks.caption import Caption, captions_of
 from docai.tasks.load import load
+from docai.tasks.options import CaptionOptions, PictureOptions
 from docai.types import Label, Page, Status
+from docai.vlm.clips import MediumLike
 from docai.vlm.controls import DEFAULT
 from docai.vlm.encdec_model import EncDecModel
 from docai.vlm.request import FinishReason, Generation, GenerationOptions
@@ -114,6 +120,13 @@ def test_a_task_that_there_is_not(task: str) -> None:
         check(task)
 
 
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU, where answers to equal questions are written in step."""
+    monkeypatch.setattr("docai.vlm.encdec_model.on_gpu", lambda: True)
+
+
+@pytest.mark.usefixtures("gpu")
 def test_equal_questions_are_answered_in_step(tmp_path: Path) -> None:
     model = load(str(tiny_florence2(tmp_path)))
     assert isinstance(model, EncDecModel)
@@ -130,6 +143,7 @@ def test_equal_questions_are_answered_in_step(tmp_path: Path) -> None:
         assert (one.tokens, one.finish_reason) == (other.tokens, other.finish_reason)
 
 
+@pytest.mark.usefixtures("gpu")
 def test_a_question_that_cannot_be_asked_spoils_no_other(tmp_path: Path) -> None:
     model = load(str(tiny_florence2(tmp_path, max_position_embeddings=60)))
     assert isinstance(model, EncDecModel)
@@ -138,3 +152,33 @@ def test_a_question_that_cannot_be_asked_spoils_no_other(tmp_path: Path) -> None
     found = dict(InStep(model, GenerationOptions()).ask(questions))
     assert isinstance(found[0], Generation)
     assert isinstance(found[1], LimitExceeded)
+
+
+def test_captions_of_many_files_are_written_in_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is what it is alone, and a file that is no picture costs itself."""
+    model = load(str(tiny_florence2(tmp_path / "model")))
+    assert isinstance(model, EncDecModel)
+    names = [f"{n}.png" for n in range(11)]
+    for n, name in enumerate(names):
+        pixels = np.random.RandomState(n).randint(0, 256, (40 + n, 50, 3)).astype(np.uint8)
+        Image.fromarray(pixels).save(tmp_path / name)
+    (tmp_path / names[2]).write_bytes(b"no picture")
+    files = [InputFile(tmp_path / name, None, name, None) for name in names]
+
+    def captions() -> list[tuple[str, str]]:
+        asked = captions_of(model, files, CaptionOptions(), PictureOptions(), GenerationOptions(max_tokens=6))
+        return [(file.name, one.text if isinstance(one, Caption) else type(one).__name__) for file, one in asked]
+
+    alone = captions()
+    groups: list[int] = []
+    together = EncDecModel.answer_all
+
+    def counted(self: EncDecModel, prompt: str, images: Sequence[MediumLike], options: GenerationOptions) -> Any:
+        groups.append(len(images))
+        return together(self, prompt, images, options)
+
+    monkeypatch.setattr(EncDecModel, "answer_all", counted)
+    monkeypatch.setattr("docai.vlm.encdec_model.on_gpu", lambda: True)
+    assert captions() == alone
+    assert groups == [7, 3]
+    assert alone[2] == ("2.png", "InputError")

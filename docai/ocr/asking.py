@@ -161,24 +161,16 @@ class Together(OneByOne):
 class InStep(OneByOne):
     """Has an encoder-decoder model write the answers to equal questions together: a step of many costs little more."""
 
-    together = 8
-
     def __init__(self, model: EncDecModel, options: GenerationOptions) -> None:
         super().__init__(model, options)
-        self._writer = model
+        self._writer, self.together = model, model.in_step
 
     def ask(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
         for places in alike(questions, self.together):
             self._check()
-            asked = questions[places[0]]
-            try:
-                pictures = [questions[place].pixels for place in places]
-                yield from zip(
-                    places, self._writer.answer_all(asked.prompt, pictures, self._bounded(asked)), strict=True
-                )
-            except InputError:  # of one of them
-                for at, answer in super().ask([questions[place] for place in places]):
-                    yield places[at], answer
+            asked, pictures = questions[places[0]], [questions[place].pixels for place in places]
+            answers = self._writer.answer_all(asked.prompt, pictures, self._bounded(asked))
+            yield from zip(places, answers, strict=True)
 
 
 def alike(questions: Sequence[Question], most: int) -> Iterator[list[int]]:
@@ -191,12 +183,11 @@ def alike(questions: Sequence[Question], most: int) -> Iterator[list[int]]:
 
 def asker_of(model: Model, options: GenerationOptions) -> Asker:
     """The way in which a model is best asked."""
-    from docai.checkpoint.backend import on_gpu
     from docai.vlm.encdec_model import EncDecModel
 
     if not isinstance(model, EncDecModel):
         return Together(model, options)
-    return InStep(model, options) if on_gpu() else OneByOne(model, options)
+    return InStep(model, options) if model.in_step > 1 else OneByOne(model, options)
 
 
 def by_size(questions: Sequence[Question]) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +17,7 @@ from docai.vlm.request import Answering, Generation, GenerationOptions
 
 if TYPE_CHECKING:
     from docai.render.inputs import InputFile
+    from docai.vlm.encdec_model import EncDecModel
     from docai.vlm.model import Model
     from docai.vlm.pictures import Picture
 
@@ -111,18 +113,42 @@ def captions_of(
     taught = model.family.prompt.captions
     thinking = "off" if options.thinking == "auto" else options.thinking
     limited = replace(options, max_tokens=options.max_tokens or most, thinking=thinking)
-    question = question_of(1, asked.prompt or (taught[list(_ASKED).index(asked.detail)] if taught else words))
-
-    def ask(seen: _Seen) -> Answering:
-        if isinstance(seen.picture, DocaiError):
-            raise seen.picture
-        return model.answer([question], [seen.picture], limited)
-
-    for seen, answer in in_order(_seen(files, pictures), ask, model.at_once):
+    prompt = asked.prompt or (taught[list(_ASKED).index(asked.detail)] if taught else words)
+    for seen, answer in _answers(model, _seen(files, pictures), prompt, limited):
         if isinstance(answer, DocaiError):
             yield seen.file, answer
         else:
             yield seen.file, Caption(seen.file.name, seen.page, seen.pages, answer.text.strip(), answer)
+
+
+def _answers(
+    model: Model, pictures: Iterable[_Seen], prompt: str, options: GenerationOptions
+) -> Iterator[tuple[_Seen, Generation | DocaiError]]:
+    """What is said of each picture, in order; several are asked about at once."""
+    from docai.vlm.encdec_model import EncDecModel
+
+    if isinstance(model, EncDecModel) and model.in_step > 1:
+        yield from _in_step(model, pictures, prompt, options)
+        return
+    question = question_of(1, prompt)
+
+    def ask(seen: _Seen) -> Answering:
+        if isinstance(seen.picture, DocaiError):
+            raise seen.picture
+        return model.answer([question], [seen.picture], options)
+
+    yield from in_order(pictures, ask, model.at_once)
+
+
+def _in_step(
+    model: EncDecModel, pictures: Iterable[_Seen], prompt: str, options: GenerationOptions
+) -> Iterator[tuple[_Seen, Generation | DocaiError]]:
+    """The same of a model that writes the answers to equal questions together."""
+    rest = iter(pictures)
+    while group := list(islice(rest, model.in_step)):
+        asked = [seen.picture for seen in group if not isinstance(seen.picture, DocaiError)]
+        answers = iter(model.answer_all(prompt, asked, options))
+        yield from ((s, s.picture if isinstance(s.picture, DocaiError) else next(answers)) for s in group)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from typing import Any
 import mlx.core as mx
 from tokenizers import AddedToken
 
-from docai.errors import LimitExceeded, UsageError
+from docai.checkpoint.backend import on_gpu
+from docai.errors import InputError, LimitExceeded, UsageError
 from docai.preprocess.centred import CentredImages
 from docai.preprocess.inputs import ImageProcessor
 from docai.vlm.ask import Asked, Setting
@@ -23,6 +24,8 @@ from docai.vlm.pictures import Picture
 from docai.vlm.prompt import Message
 from docai.vlm.request import Generation, GenerationOptions
 from docai.vlm.tokenizer import Tokenizer
+
+_IN_STEP = 8  # answers: on a GPU a step of several costs little more than one
 
 
 class EncDecModel(Model):
@@ -103,13 +106,30 @@ class EncDecModel(Model):
         self._check(request)
         return EncDecStream(self.network, self._pieces, request, self._habits, started)
 
-    def answer_all(self, prompt: str, images: Sequence[MediumLike], options: GenerationOptions) -> list[Generation]:
-        """The answers to one question about each of several pictures, written together where nothing is searched."""
-        asked = [self.answer(as_messages(prompt, 1), [image], options) for image in images]
-        if asked and options.beams == 1:
-            in_step(asked)
-            return [stream.result for stream in asked]
-        return [stream.whole() for stream in asked]
+    def answer_all(
+        self, prompt: str, images: Sequence[MediumLike], options: GenerationOptions
+    ) -> list[Generation | InputError]:
+        """The answers to one question about each of several pictures, written together where nothing is searched.
+
+        The error stands in the place of a picture that cannot be read or taken.
+        """
+        asked = [self._asked(prompt, image, options) for image in images]
+        streams = [one for one in asked if isinstance(one, EncDecStream)]
+        if streams and options.beams == 1:
+            in_step(streams)
+            return [one.result if isinstance(one, EncDecStream) else one for one in asked]
+        return [one.whole() if isinstance(one, EncDecStream) else one for one in asked]
+
+    def _asked(self, prompt: str, image: MediumLike, options: GenerationOptions) -> EncDecStream | InputError:
+        try:
+            return self.answer(as_messages(prompt, 1), [image], options)
+        except InputError as error:
+            return error
+
+    @property
+    def in_step(self) -> int:
+        """How many answers to equal questions are best written together."""
+        return _IN_STEP if on_gpu() else 1
 
     def _seed(self, asked: Asked) -> tuple[int, ...]:
         start = self.network.spec.start
