@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from functools import partial
 from typing import Any
 
 from docai.checkpoint.dialect import Rule, renames
 from docai.nn.packed_vit import PackedVitSpec
 from docai.vlm.config import Config
 from docai.vlm.expansions import Between
-from docai.vlm.families import Rules
 from docai.vlm.families.decoder_rules import decoder_rules, key_rows_by_names
 from docai.vlm.families.moonvit import PUBLISHED, kimi_merger, moonvit_rules, moonvit_spec
-from docai.vlm.families.nested import nested_decoder
+from docai.vlm.families.nested import MERGER, PROJECTOR, by_layout, nested_decoder
 from docai.vlm.families.towers import TOWER
 from docai.vlm.prompt_spec import ClipPrompt, PromptSpec
 from docai.vlm.spec import ModelSpec
@@ -50,17 +48,15 @@ def by_names(config: Mapping[str, Any], names: Collection[str]) -> Mapping[str, 
     return key_rows_by_names({**config, "text_config": text, "tie_word_embeddings": tied}, names)
 
 
-# Names that transformers 5.24 saves, and those of the projectors as they are published, then in mlx-vlm's.
+# Names that transformers 5.24 saves, and those of Kimi K2.5's projector, in those of Kimi-VL.
 _NAMES = renames(
     {
         "language_model.model.blocks.{rest}": "language_model.model.layers.{rest}",
         f"{TOWER}encoder.patch_embed.{{rest}}": f"{TOWER}patch_embed.{{rest}}",
         "model.mm_projector.{rest}": "mm_projector.{rest}",
-        "mm_projector.proj.0.{part}": "connector.merge.up.{part}",
-        "mm_projector.proj.2.{part}": "connector.merge.down.{part}",
-        "{x:mm_projector|multi_modal_projector}.pre_norm.{part}": "connector.merge.norm.{part}",
-        "multi_modal_projector.linear_1.{part}": "connector.merge.up.{part}",
-        "multi_modal_projector.linear_2.{part}": "connector.merge.down.{part}",
+        "mm_projector.proj.0.{part}": f"{PROJECTOR}linear_1.{{part}}",
+        "mm_projector.proj.2.{part}": f"{PROJECTOR}linear_2.{{part}}",
+        "mm_projector.pre_norm.{part}": f"{PROJECTOR}pre_norm.{{part}}",
     }
 )
 
@@ -69,17 +65,14 @@ def _rules(spec: ModelSpec, *, channels_last: bool) -> tuple[Rule, ...]:
     tower = spec.vision
     return (
         *_NAMES,
+        *MERGER,
         *PUBLISHED,
         *(moonvit_rules(tower, channels_last=channels_last) if isinstance(tower, PackedVitSpec) else ()),
         *decoder_rules(spec.decoder, "language_model.model.", "language_model.lm_head."),
     )
 
 
-RULES: dict[str, Rules] = {
-    "hf": partial(_rules, channels_last=False),
-    "transformers": partial(_rules, channels_last=False),
-    "mlx": partial(_rules, channels_last=True),
-}
+RULES = by_layout(_rules)
 
 
 def prompt_spec(begin: str, end: str, clips: ClipPrompt) -> PromptSpec:

@@ -7,7 +7,7 @@ from docai.vlm.config import Config
 from docai.vlm.connector import MergerSpec
 from docai.vlm.expansions import Tiles
 from docai.vlm.families import Family
-from docai.vlm.families.nested import PROJECTOR, image_token, nested_decoder, nested_rules, vision_config
+from docai.vlm.families.nested import MERGER, image_token, nested_decoder, nested_rules, vision_config
 from docai.vlm.families.text import CHATML
 from docai.vlm.families.towers import naflex_spec
 from docai.vlm.images import split_images
@@ -53,17 +53,12 @@ _NAMES = (
         }
     ),
 )
-_MERGER = renames(
-    {"layer_norm.{part}": "norm.{part}", "linear_1.{part}": "up.{part}", "linear_2.{part}": "down.{part}"},
-    PROJECTOR,
-    "connector.merge.",
-)
 
 FAMILY = Family(
     "lfm2_vl",
     ("lfm2_vl", "lfm2-vl"),
     spec,
-    nested_rules(_MERGER, first=_NAMES),
+    nested_rules(MERGER, first=_NAMES),
     PromptSpec(
         placeholder="<image>",
         token="<image>",

@@ -13,7 +13,8 @@ from docai.vlm.families import Family
 from docai.vlm.families.decoder_rules import decoder_rules
 from docai.vlm.families.decoders import decoder_spec
 from docai.vlm.families.moonvit import EPS, PUBLISHED, moonvit_rules, moonvit_spec
-from docai.vlm.families.nested import image_token, vision_config
+from docai.vlm.families.nested import MERGER, PROJECTOR, image_token, vision_config
+from docai.vlm.families.text import ASSISTANT, chatml
 from docai.vlm.families.towers import TOWER
 from docai.vlm.images import locate_images
 from docai.vlm.prompt_spec import PromptSpec
@@ -31,13 +32,6 @@ _BOXES = {
     "ref_end_token_id": 151_673, "coord_start_token_id": 151_677, "coord_end_token_id": 152_677, "none_token_id": 4064,
 }  # fmt: skip
 _WINDOW = 6  # a box: its two ends and four coordinates
-_TURNS = (
-    "{% for message in messages %}{% if loop.first and message.role != 'system' %}"
-    "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n{% endif %}"
-    "<|im_start|>{{ message.role }}{{ '\\n' }}"
-    "{% for part in message.content %}{{ part.text }}{% endfor %}<|im_end|>{{ '\\n' }}{% endfor %}"
-    "<|im_start|>assistant{{ '\\n' }}"
-)
 
 
 def spec(config: Config) -> ModelSpec:
@@ -70,9 +64,9 @@ _PUBLISHED = (
     *renames(
         {
             "vision_model.{rest}": f"{TOWER}{{rest}}",
-            "mlp1.0.{part}": "multi_modal_projector.layer_norm.{part}",
-            "mlp1.1.{part}": "multi_modal_projector.linear_1.{part}",
-            "mlp1.3.{part}": "multi_modal_projector.linear_2.{part}",
+            "mlp1.0.{part}": f"{PROJECTOR}layer_norm.{{part}}",
+            "mlp1.1.{part}": f"{PROJECTOR}linear_1.{{part}}",
+            "mlp1.3.{part}": f"{PROJECTOR}linear_2.{{part}}",
         }
     ),
     *PUBLISHED,
@@ -84,11 +78,7 @@ def rules(spec: ModelSpec, *, channels_last: bool = False) -> tuple[Rule, ...]:
     return (
         *_PUBLISHED,
         *moonvit_rules(spec.vision, channels_last=channels_last),
-        *renames(
-            {"layer_norm.{part}": "norm.{part}", "linear_1.{part}": "up.{part}", "linear_2.{part}": "down.{part}"},
-            "multi_modal_projector.",
-            "connector.merge.",
-        ),
+        *MERGER,
         *decoder_rules(spec.decoder, "language_model.model.", "language_model.lm_head."),
     )
 
@@ -103,7 +93,7 @@ FAMILY = Family(
         written=r"<image-\d+>",
         token="<IMG_CONTEXT>",
         image="<image-1>",
-        template=_TURNS,
+        template=chatml(ASSISTANT),
         expand=Between("<img>", "</img>"),
     ),
     locate_images(),

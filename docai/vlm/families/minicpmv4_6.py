@@ -13,7 +13,15 @@ from docai.vlm.config import Config
 from docai.vlm.connector import MergerSpec
 from docai.vlm.expansions import Slices
 from docai.vlm.families import Family, Rules
-from docai.vlm.families.nested import PROJECTOR, image_token, nested_decoder, packed_rules, vision_config
+from docai.vlm.families.nested import (
+    LAYERS,
+    MERGER,
+    PROJECTOR,
+    image_token,
+    nested_decoder,
+    packed_rules,
+    vision_config,
+)
 from docai.vlm.families.text import CHATML
 from docai.vlm.families.towers import TOWER, naflex_spec
 from docai.vlm.images import sliced_images
@@ -55,18 +63,14 @@ _NAMES = renames(
     }
 )
 _UNUSED = Drop("vit_merger.{rest}")  # where patches are merged only once
-_LAYERS = {"pre_norm.{part}": "norm.{part}", "linear_1.{part}": "up.{part}", "linear_2.{part}": "down.{part}"}
 _SQUEEZE = {
     "layer_norm1.{part}": "norm1.{part}",
     "self_attn.{x:q|k|v}_proj.{part}": "attn.{x}.{part}",
     "self_attn.out_proj.{part}": "attn.o.{part}",
-    **_LAYERS,
     "pre_norm.{part}": "norm2.{part}",
+    **LAYERS,
 }
-_DIALECTS = packed_rules(
-    (*renames(_LAYERS, PROJECTOR, "connector.merge."), *renames(_SQUEEZE, "vit_merger.", "vision.squeeze.")),
-    norm_offset=True,
-)
+_DIALECTS = packed_rules((*MERGER, *renames(_SQUEEZE, "vit_merger.", "vision.squeeze.")), norm_offset=True)
 
 
 def _rules(model: ModelSpec, *, others: Rules) -> tuple[Rule, ...]:

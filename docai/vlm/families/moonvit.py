@@ -12,7 +12,7 @@ from docai.nn.mlp import MlpSpec
 from docai.nn.packed_vit import PackedVitSpec
 from docai.vlm.config import Config
 from docai.vlm.connector import MergerSpec
-from docai.vlm.families.towers import TOWER
+from docai.vlm.families.towers import TOWER, as_matrix
 
 EPS = 1e-5  # of all norms of the tower and behind it; in no config
 # What the published code knows of MoonViT-SO-400M.
@@ -89,8 +89,7 @@ def moonvit_rules(spec: PackedVitSpec, *, channels_last: bool) -> tuple[Rule, ..
     patch, block, ours = f"{TOWER}patch_embed.", f"{TOWER}blocks.{{i}}.", "vision.blocks.{i}."
     return (
         *((Transpose(f"{patch}proj.weight", (0, 3, 1, 2)),) if channels_last else ()),
-        Reshape(f"{patch}proj.weight", (0, spec.channels, 0, 0)),  # refuses one whose channels lie elsewhere
-        Reshape(f"{patch}proj.weight", (0, -1)),  # a convolution over whole patches is a matrix
+        *as_matrix(f"{patch}proj.weight", (0, spec.channels, 0, 0)),
         Rename(f"{patch}proj.{{part}}", "vision.patch.{part}"),
         Reshape(f"{patch}pos_emb.weight", (-1, spec.hidden)),
         Rename(f"{patch}pos_emb.weight", "vision.positions.weight"),

@@ -7,20 +7,21 @@ Published files have `language_model.model.`, `language_model.lm_head.`, `vision
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from docai.checkpoint.dialect import Reshape, Rule, Transpose, renames
+from docai.checkpoint.dialect import Rule, Transpose, renames
 from docai.errors import CheckpointError
 from docai.nn.packed_vit import PackedVitSpec
 from docai.nn.vit import VitSpec
 from docai.vlm.config import Config
 from docai.vlm.connector import ProjectorSpec
 from docai.vlm.expansions import Rows
+from docai.vlm.families import Rules
 from docai.vlm.families.decoder_rules import decoder_rules
 from docai.vlm.families.decoders import decoder_spec
-from docai.vlm.families.towers import TOWER, tower_rules, vit_spec
+from docai.vlm.families.towers import TOWER, as_matrix, tower_rules, vit_spec
 from docai.vlm.prompt_spec import PromptSpec
 from docai.vlm.spec import DecoderSpec, ModelSpec
 
@@ -38,7 +39,10 @@ _PARTS = renames(
 )
 PROJECTOR = "multi_modal_projector."
 OUTSIDE = -200  # the image token of models whose vocabulary has none, as the original code of LLaVA has it
-TWO_LAYERS = renames({"linear_1.{part}": "up.{part}", "linear_2.{part}": "down.{part}"}, PROJECTOR, "connector.")
+LAYERS = {"linear_1.{part}": "up.{part}", "linear_2.{part}": "down.{part}"}
+TWO_LAYERS = renames(LAYERS, PROJECTOR, "connector.")
+# Those behind a norm, of projectors that make several rows one.
+MERGER = renames({"{x:layer_norm|pre_norm}.{part}": "norm.{part}", **LAYERS}, PROJECTOR, "connector.merge.")
 # The names of files that the original code of LLaVA wrote, then those that MLX gives them.
 LLAVA_NAMES = renames(
     {
@@ -52,12 +56,12 @@ LLAVA_NAMES = renames(
     }
 )
 # The turns of Vicuna, for checkpoints of LLaVA without a chat template.
-_VICUNA = (
+VICUNA = (
     "{% for message in messages %}{{ {'user': 'USER: ', 'assistant': 'ASSISTANT: '}.get(message.role, '') }}"
     "{% for part in message.content %}{{ part.text }}{% endfor %}"
-    "{{ '</s>' if message.role == 'assistant' else ' ' }}{% endfor %}ASSISTANT:"
+    "{{ eos_token if message.role == 'assistant' else ' ' }}{% endfor %}ASSISTANT:"
 )
-LLAVA_PROMPT = PromptSpec(placeholder="<image>", token="<image>", image="<image>\n", template=_VICUNA)
+LLAVA_PROMPT = PromptSpec(placeholder="<image>", token="<image>", image="<image>\n", template=VICUNA)
 # The turns of Mistral, likewise for Pixtral and Mistral 3.
 _MISTRAL = (
     "{{ bos_token }}{% for message in messages %}{% if message.role == 'assistant' %}"
@@ -114,19 +118,23 @@ def image_token(config: Config, default: int) -> int:
 
 def nested_rules(
     projector: tuple[Rule, ...], *, norm_offset: bool = False, first: tuple[Rule, ...] = ()
-) -> Mapping[str, Callable[[ModelSpec], tuple[Rule, ...]]]:
+) -> dict[str, Rules]:
     """Rules of every dialect; `projector`: those for what is called `multi_modal_projector.`
 
     `first`: from a family's own names to those here.
     """
-    rules = partial(_rules, projector=projector, norm_offset=norm_offset, first=first)
+    return by_layout(partial(_rules, projector=projector, norm_offset=norm_offset, first=first))
+
+
+def by_layout(rules: Callable[..., tuple[Rule, ...]]) -> dict[str, Rules]:
+    """The rules of every dialect from those that are told where convolutions have their channels: last in MLX's."""
     torch = partial(rules, channels_last=False)
     return {"hf": torch, "transformers": torch, "mlx": partial(rules, channels_last=True)}
 
 
 def packed_rules(
     projector: tuple[Rule, ...], *, first: tuple[Rule, ...] = (), norm_offset: bool = False
-) -> Mapping[str, Callable[[ModelSpec], tuple[Rule, ...]]]:
+) -> dict[str, Rules]:
     """`nested_rules` of towers over patches whose files have them as pictures: a convolution becomes a matrix.
 
     `norm_offset`: norms multiply by 1 + w; MLX's files have the 1 in them.
@@ -137,7 +145,7 @@ def packed_rules(
 
 
 _PATCH = f"{TOWER}embeddings.patch_embedding.weight"
-_FLAT = (Reshape(_PATCH, (0, 3, 0, 0)), Reshape(_PATCH, (0, -1)))  # the first refuses channels that lie elsewhere
+_FLAT = as_matrix(_PATCH, (0, 3, 0, 0))
 
 
 def _rules(

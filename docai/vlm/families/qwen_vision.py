@@ -18,6 +18,7 @@ from docai.vlm.expansions import Stamped
 from docai.vlm.families import Family, Rules
 from docai.vlm.families.decoder_rules import decoder_rules
 from docai.vlm.families.decoders import decoder_spec
+from docai.vlm.families.text import ASSISTANT, CHATML, chatml
 from docai.vlm.images import qwen_images
 from docai.vlm.positions import MropeSpec
 from docai.vlm.prompt_spec import ClipPrompt, PromptSpec
@@ -32,11 +33,6 @@ QWEN_2 = {
 }  # fmt: skip
 QWEN_2_SECTIONS = (16, 24, 24)
 QWEN_3_SECTIONS = (24, 20, 20)
-_SYSTEM = "{% if loop.first and message.role != 'system' %}<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n"
-_TURNS = "<|im_start|>{{ message.role }}\n{% for part in message.content %}{{ part.text }}{% endfor %}<|im_end|>\n"
-_ANSWER = "<|im_start|>assistant{{ '\\n' }}"  # Jinja would drop a bare line break
-
-
 _CLIP = "<|vision_start|><|video_pad|><|vision_end|>"
 CLIPS = ClipPrompt("<|video_pad|>", "<|video_pad|>", _CLIP)
 STAMPED_CLIPS = ClipPrompt(_CLIP, "<|video_pad|>", _CLIP, Stamped("<|vision_start|>", "<|vision_end|>"))
@@ -44,12 +40,11 @@ STAMPED_CLIPS = ClipPrompt(_CLIP, "<|video_pad|>", _CLIP, Stamped("<|vision_star
 
 def prompt_spec(*, system: bool, clips: ClipPrompt | None = CLIPS) -> PromptSpec:
     """ChatML; `system`: with the line that stands first where a conversation has none of its own (Qwen2-VL)."""
-    first = f"{_SYSTEM}{{% endif %}}" if system else ""
     return PromptSpec(
         placeholder="<|image_pad|>",
         token="<|image_pad|>",
         image="<|vision_start|><|image_pad|><|vision_end|>",
-        template=f"{{% for message in messages %}}{first}{_TURNS}{{% endfor %}}{_ANSWER}",
+        template=chatml(ASSISTANT) if system else CHATML,
         clips=clips,
     )
 

@@ -12,12 +12,25 @@ from docai.vlm.families.decoders import decoder_spec
 from docai.vlm.prompt_spec import PromptSpec
 from docai.vlm.spec import ModelSpec
 
-# The turns of ChatML, for checkpoints without a chat template.
-CHATML = (
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n"
-    "{% for part in message.content %}{{ part.text }}{% endfor %}<|im_end|>\n{% endfor %}"
-    "<|im_start|>assistant{{ '\\n' }}"  # Jinja would drop a bare line break
-)
+ASSISTANT = "You are a helpful assistant."
+
+
+def chatml(system: str = "") -> str:
+    """The turns of ChatML, for checkpoints without a chat template.
+
+    `system`: what stands first where a conversation says nothing of the kind.
+    """
+    first = f"<|im_start|>system\n{system}<|im_end|>\n"
+    return (
+        "{% for message in messages %}"
+        + (f"{{% if loop.first and message.role != 'system' %}}{first}{{% endif %}}" if system else "")
+        + "<|im_start|>{{ message.role }}\n"
+        "{% for part in message.content %}{{ part.text }}{% endfor %}<|im_end|>\n{% endfor %}"
+        "<|im_start|>assistant{{ '\\n' }}"  # Jinja would drop a bare line break
+    )
+
+
+CHATML = chatml()
 
 
 def text_family(name: str, model_types: tuple[str, ...], *, norm_offset: bool = False) -> Family:

@@ -132,7 +132,7 @@ def tower_rules(spec: VitSpec | PackedVitSpec, *, channels_last: bool) -> tuple[
         case VitSpec():
             weight = f"{_PATCH}weight"
             turned = () if channels_last else (Transpose(weight, (0, 2, 3, 1)),)
-            return (*turned, *_flat(weight, (0, 0, 0, spec.channels)), *_vit_rules(spec))
+            return (*turned, *as_matrix(weight, (0, 0, 0, spec.channels)), *_vit_rules(spec))
         case PackedVitSpec(norm="rms"):
             return pixtral_rules(spec, channels_last=channels_last)
         case PackedVitSpec():
@@ -175,7 +175,7 @@ def pixtral_rules(spec: PackedVitSpec, *, channels_last: bool) -> tuple[Rule, ..
     return (
         *_unused(f"{TOWER}transformer.layers.", spec),
         *((Transpose(f"{TOWER}patch_conv.weight", (0, 3, 1, 2)),) if channels_last else ()),
-        *_flat(f"{TOWER}patch_conv.weight", (0, spec.channels, 0, 0)),
+        *as_matrix(f"{TOWER}patch_conv.weight", (0, spec.channels, 0, 0)),
         Rename(f"{TOWER}patch_conv.weight", "vision.patch.weight"),
         Rename(f"{TOWER}ln_pre.weight", "vision.pre_norm.weight"),
         *renames(
@@ -191,8 +191,11 @@ def pixtral_rules(spec: PackedVitSpec, *, channels_last: bool) -> tuple[Rule, ..
     )
 
 
-def _flat(name: str, shape: tuple[int, ...]) -> tuple[Rule, ...]:
-    """A convolution over whole patches is a matrix. The first rule refuses one whose channels lie elsewhere."""
+def as_matrix(name: str, shape: tuple[int, ...]) -> tuple[Rule, ...]:
+    """A convolution over whole patches is a matrix. The first rule refuses one whose channels lie elsewhere.
+
+    `shape`: the number of channels at their axis, 0 for any length.
+    """
     return Reshape(name, shape), Reshape(name, (0, -1))
 
 
