@@ -144,6 +144,12 @@ def test_exponents_are_no_marks_of_footnotes() -> None:
     assert markdown(document(blocks)) == "P² word[^2]\n\n[^2]: Note.\n\n2 Other.\n"
 
 
+@pytest.mark.parametrize("rule", ["-----", "= = = = =", ". . . . . .", "..........", "·····"])
+def test_printed_rules(rule: str) -> None:
+    blocks = Blocks()
+    assert markdown(document([blocks("above"), blocks(rule)])) == "above\n\n---\n"
+
+
 def test_code_with_fences_in_it() -> None:
     assert fenced("```\na\n```") == "````\n```\na\n```\n````"
 

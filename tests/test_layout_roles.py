@@ -119,3 +119,15 @@ def test_display_formulas_come_apart_with_their_limits_and_number() -> None:
 )
 def test_what_is_no_formula(text: str) -> None:
     assert runs([line(text, 50, 100)]) == [(False, 1)]
+
+
+def test_large_lines_that_only_count_are_a_list() -> None:
+    def found(*texts: str) -> list[Label]:
+        blocks = [LineBlock((line(text, 50, 100.0 + 40 * n, 20),)) for n, text in enumerate(texts)]
+        return label_column(blocks, BODY, page(), [])
+
+    topics = ["1. Advantages", "2. Future of it", "3. How to get it"]
+    assert found("Topics", *topics) == [Label.HEADING] + [Label.LIST_ITEM] * 3
+    assert found(*topics, "And more") == [Label.LIST_ITEM] * 3 + [Label.HEADING]
+    assert found(*topics[:2]) == [Label.HEADING] * 2
+    assert found("1. Advantages", "2. Future of it", "4. How to get it") == [Label.HEADING] * 3

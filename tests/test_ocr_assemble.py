@@ -115,3 +115,42 @@ def test_list_markers_links_and_styles() -> None:
 def test_a_figure_without_text_stays_and_an_empty_text_region_goes() -> None:
     regions = [region((0, 0, 100, 100), Label.FIGURE, 0), region((0, 200, 100, 300), Label.TEXT, 1)]
     assert [b.label for b in assemble(PAGE, [], PageContent(), regions)] == [Label.FIGURE]
+
+
+# --- line ends that belong to the text
+
+
+def block_text(*rows: tuple[str, float]) -> str:
+    """The text of the block that lines make: (text, left), one below the other."""
+    lines = [line(text, left, 100 + 12 * n) for n, (text, left) in enumerate(rows)]
+    (block,) = assemble(PAGE, lines, PageContent(), [region((0, 90, 600, 800), order=0)])
+    return block.text
+
+
+def test_lines_with_room_for_the_next_word_end_there() -> None:
+    address = ["YourCompany, Mitchell Admin", "215 Vine St", "Scranton PA 18503", "United States"]
+    assert block_text(*((text, 50.0) for text in address)) == "\n".join(address)
+    centred = ["Rivers", "of a dry country and their springs", "Ada"]
+    assert block_text(*((text, 200 - 3.0 * len(text)) for text in centred)) == "\n".join(centred)
+    wrapped = ["Total", "Please use the following words for", "payments: 2023"]  # the second has no room
+    assert block_text(*((text, 50.0) for text in wrapped)) == f"{wrapped[0]}\n{wrapped[1]} {wrapped[2]}"
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [("Lines that are as long as can be", 50.0), ("end where no other word would", 50.0), ("fit.", 50.0)],
+        [("An indented line and a long one", 74.0), ("stand here, and one of them wraps on", 50.0), ("to it.", 50.0)],
+        [("beside the", 50.0), ("picture it", 50.0), ("is narrow,", 50.0), ("and wide again, as it runs on", 50.0)],
+        [("see the page of", 50.0), ("https://example.org/a-long-address", 50.0), ("for more.", 50.0)],
+        [("短い", 50.0), ("日本語の文章はどこでも折り返すことがある", 50.0)],
+    ],
+)  # fmt: skip
+def test_running_text_has_no_line_ends(rows: list[tuple[str, float]]) -> None:
+    assert "\n" not in block_text(*rows)
+
+
+def test_headings_are_one_line() -> None:
+    lines = [line("Rivers", 50, 100), line("and their long, long springs", 50, 112)]
+    (block,) = assemble(PAGE, lines, PageContent(), [region((0, 90, 600, 800), Label.HEADING, order=0)])
+    assert block.text == "Rivers and their long, long springs"

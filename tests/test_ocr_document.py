@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from docai.ocr.document import settle
@@ -107,3 +109,25 @@ def test_a_sentence_goes_on_over_columns_and_pages() -> None:
     )
     second = page_of(1, block(1, 1, 100, "the next page."), block(1, 2, 120, "A new one."))
     assert [b.continues for p in settle([first, second]) for b in p.blocks] == [False, True, True, False]
+
+
+def test_a_note_of_the_template_beside_the_text_is_a_stamp() -> None:
+    def noted(pages: list[PageResult], left: float) -> dict[str, Label]:
+        box = Box(left, 400, left + 50, 412)
+        notes = [Block(f"n{i}", i, Region(box, Label.TEXT), "Ada Byron, member") for i in range(len(pages))]
+        return labels(settle([replace(p, blocks=(*p.blocks, note)) for p, note in zip(pages, notes, strict=True)]))
+
+    assert {noted(article(4, "Header"), 10.0)[f"n{i}"] for i in range(4)} == {Label.STAMP}
+    assert {noted(article(4, "Header"), 545.0)[f"n{i}"] for i in range(4)} == {Label.STAMP}
+    assert {noted(article(4, "Header"), 200.0)[f"n{i}"] for i in range(4)} == {Label.TEXT}  # within the text
+    assert {noted(article(2, "Header"), 10.0)[f"n{i}"] for i in range(2)} == {Label.TEXT}  # too few to tell
+
+
+def test_heights_of_recognised_headings_that_are_near_are_one_size() -> None:
+    def levels(source: str, *sizes: float) -> list[int | None]:
+        blocks = [block(0, n, 50.0 * n, f"Heading {n}", Label.HEADING, size) for n, size in enumerate(sizes, 1)]
+        seen = [replace(b, lines=tuple(replace(line, source=source) for line in b.lines)) for b in blocks]
+        return [b.level for b in settle([page_of(0, *seen)])[0].blocks]
+
+    assert levels("ocr:embedded", 26.0, 10.2, 8.5, 9.4, 8.8) == [1, 2, 2, 2, 2]
+    assert levels("text-layer", 26.0, 10.2, 8.5, 9.4, 8.8) == [1, 2, 4, 3, 4]

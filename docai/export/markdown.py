@@ -20,7 +20,7 @@ from docai.writing import clock
 if TYPE_CHECKING:
     from docai.types import RGB
 
-_PRINTED_RULE = re.compile(r"^(?:[-=_*~]\s?){5,}$")  # a line of signs, as receipts part their sections
+_PRINTED_RULE = re.compile(r"^(?:[-=_*~.·]\s?){5,}$")  # a line of signs, as receipts part their sections
 
 
 def render(document: Document, options: ExportOptions) -> str:

@@ -19,6 +19,8 @@ _SMALLER_SEEN = 0.88  # the same for recognised text, whose sizes vary
 _SMALLER_BELOW_RULE = 0.97  # below a rule they need not be much smaller,
 _AS_SEEN = 1.02  # and recognised ones may look no smaller at all
 _MARK = re.compile(r"^(?:[(\[]?\d{1,3}[)\].]?|[*†‡§¶‖#※]{1,3}|[¹²³⁴-⁹]{1,3}|[a-z][)\s])\s*\S")
+_COUNTED = re.compile(r"^(\d{1,2})[.)]\s")
+_FEWEST_COUNTED = 3
 _FOOT = 0.5  # of the page height: footnotes stand below
 
 
@@ -29,6 +31,7 @@ def label_column(
     apart = set_apart(blocks) if apart is None else apart
     labels = [_label(block, body, page, apart=alone) for block, alone in zip(blocks, apart, strict=True)]
     _lone_items(blocks, labels)
+    _numbered_runs(blocks, labels)
     for n in _footnotes(blocks, labels, body, page, rules):
         labels[n] = Label.FOOTNOTE
     return labels
@@ -75,6 +78,19 @@ def _lone_items(blocks: Sequence[LineBlock], labels: list[Label]) -> None:
                 ("1", "a", "i", "①", "A", "I")
             ):
                 labels[n] = Label.TEXT
+
+
+def _numbered_runs(blocks: Sequence[LineBlock], labels: list[Label]) -> None:
+    """Headings that only count, "1.", "2.", "3.", with nothing between them, are the items of a list in large type."""
+    begun, last = 0, None  # where the run begins, and the number that it has come to
+    for n in range(len(blocks) + 1):
+        found = _COUNTED.match(blocks[n].text) if n < len(blocks) and labels[n] is Label.HEADING else None
+        number = int(found[1]) if found else None
+        if last is None or number != last + 1:
+            if last is not None and n - begun >= _FEWEST_COUNTED:
+                labels[begun:n] = [Label.LIST_ITEM] * (n - begun)
+            begun = n
+        last = number
 
 
 def _footnotes(

@@ -10,6 +10,7 @@ import numpy as np
 
 from docai.geometry import inside, union
 from docai.ocr.joining import Joined, Printed, in_reading_order, join_lines, join_rows, rows_of, spans_of, word_places
+from docai.ocr.line_ends import meant_ends
 from docai.ocr.tables import build_table
 from docai.types import Block, Label, Line, Link, Page, PageContent, Region, Span, Table
 from docai.writing import is_rtl
@@ -167,7 +168,8 @@ def _text_block(
     page: Page, region: Region, lines: list[Line], links: Sequence[Link], printed: Container[str] = ()
 ) -> Block:
     lines = in_reading_order(lines)
-    joined = join_rows(lines) if region.label is Label.CODE else join_lines(lines, printed)
+    ends = meant_ends(lines) if region.label is Label.TEXT else ()
+    joined = join_rows(lines) if region.label is Label.CODE else join_lines(lines, printed, ends)
     emphasis_is_implied = region.label in (Label.TITLE, Label.HEADING)
     spans = spans_of(joined, links, skip=frozenset({"bold"}) if emphasis_is_implied else frozenset())
     marker, joined, spans = _take_marker(region.label, joined, spans)

@@ -14,15 +14,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
-from docai.types import Block, Label, PageResult, Status
+from docai.types import Block, Label, Page, PageResult, Status
 from docai.writing import page_number
 
 _EDGE = 0.14  # share of the page height, at the top and at the bottom, where furniture stands
+_SIDE = 0.12  # share of the page width, at the left and at the right, where notes of a template stand
+_FEWEST_STAMPED = 3  # pages on which those must come back, and on half of all
 _DRIFT = 0.03  # by how much of the page height the same header may move
+_ONE_SIZE = 0.8  # of the largest of some recognised headings, down to which others are of its size
 _SAME = 0.9  # share of a picture's words that come back where the next one only adds to it
 _LONGEST = 160  # characters; running text that comes back is no header
 # "3", "3.1.", "A.2", "B." but not the article in "A note"
 _NUMBERED = re.compile(r"^((?:\d{1,3}|[A-Z](?=[.)]))(?:\.\d{1,3})*)[.)]?\s+\S")
+_Style = tuple[int, bool, bool]
 _MOVABLE = frozenset(
     {Label.TEXT, Label.HEADING, Label.TITLE, Label.LIST_ITEM, Label.FOOTNOTE, Label.CAPTION, Label.ASIDE}
 )
@@ -83,10 +87,7 @@ class _Candidate:
     block: Block
     key: str  # text with digits and white space levelled
     y: float  # centre, as a share of the page height
-
-    @property
-    def top(self) -> bool:
-        return self.y < 0.5
+    zone: Label  # what it is, if it is furniture
 
 
 def furniture(pages: Sequence[PageResult]) -> dict[str, Label]:
@@ -98,8 +99,10 @@ def furniture(pages: Sequence[PageResult]) -> dict[str, Label]:
     labels: dict[str, Label] = {}
     for group in _repeating(candidates):
         distinct = {twins[c.page] for c in group}
-        if len(distinct) >= _enough(len(set(twins.values()))):
-            labels |= {c.block.id: Label.PAGE_HEADER if c.top else Label.PAGE_FOOTER for c in group}
+        total = len(set(twins.values()))
+        enough = max(_FEWEST_STAMPED, total / 2) if group[0].zone is Label.STAMP else _enough(total)
+        if len(distinct) >= enough:
+            labels |= {c.block.id: c.zone for c in group}
     return labels | dict.fromkeys(_counting(candidates), Label.PAGE_NUMBER)
 
 
@@ -111,10 +114,19 @@ def _enough(pages: int) -> int:
 def _edge_blocks(position: int, page: PageResult) -> Iterator[_Candidate]:
     height = page.page.height or 1.0
     for block in page.blocks:
-        y = block.box.cy / height
-        at_edge = block.box.b / height <= _EDGE or block.box.t / height >= 1 - _EDGE
-        if at_edge and block.text and len(block.text) <= _LONGEST and (block.label in _MOVABLE or block.furniture):
-            yield _Candidate(position, block, _levelled(block.text), y)
+        zone = _zone(block, page.page)
+        if zone and block.text and len(block.text) <= _LONGEST and (block.label in _MOVABLE or block.furniture):
+            yield _Candidate(position, block, _levelled(block.text), block.box.cy / height, zone)
+
+
+def _zone(block: Block, page: Page) -> Label | None:
+    """Which furniture a block at an edge of its page would be."""
+    width, height, box = page.width or 1.0, page.height or 1.0, block.box
+    if box.b <= _EDGE * height:
+        return Label.PAGE_HEADER
+    if box.t >= (1 - _EDGE) * height:
+        return Label.PAGE_FOOTER
+    return Label.STAMP if box.r <= _SIDE * width or box.l >= (1 - _SIDE) * width else None
 
 
 def _levelled(text: str) -> str:
@@ -123,9 +135,9 @@ def _levelled(text: str) -> str:
 
 def _repeating(candidates: Sequence[_Candidate]) -> Iterator[list[_Candidate]]:
     """Candidates of equal text at equal height, page by page."""
-    by_key: dict[tuple[str, bool], list[_Candidate]] = defaultdict(list)
+    by_key: dict[tuple[str, Label], list[_Candidate]] = defaultdict(list)
     for candidate in candidates:
-        by_key[candidate.key, candidate.top].append(candidate)
+        by_key[candidate.key, candidate.zone].append(candidate)
     for (key, _), group in by_key.items():
         if key == "#" or not any(c.isalnum() for c in key):
             continue
@@ -152,7 +164,7 @@ def _counting(candidates: Sequence[_Candidate]) -> set[str]:
     by_offset: dict[int, list[_Candidate]] = defaultdict(list)
     for candidate in candidates:
         number = page_number(candidate.block.text)
-        if number is not None:
+        if number is not None and candidate.zone is not Label.STAMP:
             by_offset[number - candidate.page].append(candidate)
     return {c.block.id for group in by_offset.values() if len({c.page for c in group}) >= 2 for c in group}
 
@@ -166,38 +178,49 @@ def with_levels(pages: Sequence[PageResult]) -> tuple[PageResult, ...]:
     if not headings:
         return tuple(pages)
     first = 2 if any(b.label is Label.TITLE for b in headings) else 1
-    ranks = _style_ranks([b for b in headings if b.label is Label.HEADING])
-    levels = {b.id: b.level or _level(b, first, ranks) for b in headings}  # a model may have said it
+    sizes = _heading_sizes(headings)
+    styles = {b.id: _style(b, sizes[b.id]) for b in headings}
+    ranks = _style_ranks([(b, styles[b.id]) for b in headings if b.label is Label.HEADING])
+    levels = {b.id: b.level or _level(b, first, ranks, styles[b.id]) for b in headings}  # a model may have said it
     return tuple(
         replace(page, blocks=tuple(replace(b, level=levels[b.id]) if b.id in levels else b for b in page.blocks))
         for page in pages
     )
 
 
-def _level(block: Block, first: int, ranks: dict[tuple[int, bool, bool], int]) -> int:
+def _level(block: Block, first: int, ranks: dict[_Style, int], style: _Style) -> int:
     if block.label is Label.TITLE:
         return 1
     numbered = _NUMBERED.match(block.text)
-    depth = numbered[1].count(".") if numbered else ranks[_style(block)]
+    depth = numbered[1].count(".") if numbered else ranks[style]
     return min(6, first + depth)
 
 
-def _style(block: Block) -> tuple[int, bool, bool]:
+def _heading_sizes(headings: Sequence[Block]) -> dict[str, float]:
+    """The size of each heading. Heights of recognised lines vary with their letters: those that are near are one."""
+    sizes = {b.id: sorted([line.size for line in b.lines] or [0.0])[len(b.lines) // 2] for b in headings}
+    seen = {b.id for b in headings if b.lines and b.lines[0].source != "text-layer"}
+    largest = 0.0
+    for name in sorted(seen, key=lambda name: -sizes[name]):
+        largest = largest if sizes[name] >= _ONE_SIZE * largest > 0 else sizes[name]
+        sizes[name] = largest
+    return sizes
+
+
+def _style(block: Block, size: float) -> _Style:
     """Size in steps of 8 %, weight and capitals: what sets one kind of heading apart from another."""
-    sizes = sorted(line.size for line in block.lines) or [0.0]
-    size = sizes[len(sizes) // 2]
     rounded = round(math.log(size, 1.08)) if size > 0 else 0
     return rounded, all(line.bold for line in block.lines), block.text.isupper()
 
 
-def _style_ranks(headings: Sequence[Block]) -> dict[tuple[int, bool, bool], int]:
+def _style_ranks(headings: Sequence[tuple[Block, _Style]]) -> dict[_Style, int]:
     """Heading styles from the heaviest (0) down. Numbered headings anchor the style that they are set in."""
-    styles = sorted({_style(b) for b in headings}, reverse=True)
-    anchored: dict[tuple[int, bool, bool], int] = {}
-    for block in headings:
+    styles = sorted({style for _, style in headings}, reverse=True)
+    anchored: dict[_Style, int] = {}
+    for block, style in headings:
         if numbered := _NUMBERED.match(block.text):
             depth = numbered[1].count(".")
-            anchored[_style(block)] = min(depth, anchored.get(_style(block), depth))
+            anchored[style] = min(depth, anchored.get(style, depth))
     ranks, rank = {}, 0
     for n, style in enumerate(styles):
         rank = anchored.get(style, min(n, rank + 1) if n else 0)

@@ -80,11 +80,14 @@ class Printed:
         return whole_words("\n".join(line.text for line in self._lines))
 
 
-def join_lines(lines: Sequence[Line], printed: Container[str] = ()) -> Joined:
-    """Lines, in reading order, as running text: hyphenated words mended (see `glue`), one space between lines."""
+def join_lines(lines: Sequence[Line], printed: Container[str] = (), ends: Container[int] = ()) -> Joined:
+    """Lines, in reading order, as running text: hyphenated words mended (see `glue`), one space between lines.
+
+    `ends`: positions of lines whose ends belong to the text.
+    """
     text, begun = "", []
-    for line in lines:
-        drop, between = glue(text, line.text, printed)
+    for n, line in enumerate(lines):
+        drop, between = (0, "\n") if n - 1 in ends else glue(text, line.text, printed)
         text = text[: len(text) - drop] + between
         begun.append((line, len(text)))
         text += line.text
