@@ -32,7 +32,7 @@ from docai.nn.rope import ProportionalScaling, Rope, RopeSpec, frequencies  # no
 from docai.nn.sandwich_vit import SandwichVit, SandwichVitSpec  # noqa: E402
 from docai.nn.twofold import Twofold, TwofoldSpec  # noqa: E402
 from docai.preprocess.inputs import ImageInput  # noqa: E402
-from docai.preprocess.processors import BudgetImages, within  # noqa: E402
+from docai.preprocess.native import BudgetImages  # noqa: E402
 from docai.tasks.convert import convert_model  # noqa: E402
 from docai.tasks.load import load  # noqa: E402
 from docai.tasks.models_options import ConvertOptions  # noqa: E402
@@ -159,6 +159,8 @@ def test_layers_are_described_in_the_newer_form_as_well() -> None:
         (E2B, {"num_kv_shared_layers": 31}, "leave no layer of each kind"),
         (E2B, {"layer_types": ["mamba"] * 35}, "expected layer_types of 35 layers"),
         (E2B, {"layer_types": [F]}, "expected layer_types of 35 layers"),
+        (E2B, {"vocab_size_per_layer_input": 262_143}, "leaves out tokens of 262144"),
+        (E2B, {"pad_token_id": 262_144}, "or the one that stands for images, 262144"),
         (E2B, {"model_type": "llama"}, "text decoder 'llama' is not supported here"),
         ({**MIXED, "vision_config": {"num_key_value_heads": 4}}, {}, "expected 12 num_key_value_heads"),
     ],
@@ -392,7 +394,7 @@ def test_a_request_may_have_more_tokens_or_fewer(kind: str) -> None:
     assert images is not None
     processor, rgb = images({}, {}), np.zeros((600, 800, 3), np.uint8)
     assert isinstance(processor, BudgetImages)
-    assert [within(processor, most)(rgb).tokens for most in (70, 280, 560, 5000)] == [63, 266, 540, 1064]
+    assert [processor.within(most)(rgb).tokens for most in (70, 280, 560, 5000)] == [63, 266, 540, 1064]
     assert processor(rgb).tokens == 266
 
 

@@ -366,7 +366,8 @@ def test_unknown_types_name_what_is_supported(tmp_path: Path) -> None:
         ("rope_scaling", {"rope_type": "llama3"}, "describes no network"),
         ("intermediate_size", "wide", "describes no network"),
         ("head_dim", 10**7, "expected heads of at most 16384 numbers, got 10000000"),
-        ("num_key_value_heads", 10**7, "of another shape"),
+        ("num_key_value_heads", 10**7, "cannot share 10000000 of keys"),
+        ("intermediate_size", 10**7, "of another shape"),
         ("vocab_size", None, "expected a field 'vocab_size', found none"),
     ],
 )

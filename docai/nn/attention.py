@@ -23,6 +23,8 @@ class AttentionSpec:
     `head_norm`: RMS norm over each head of queries and keys, before the rotation. `rope` None: no positions.
     `value_norm`: one without a weight over each head of values. `values_are_keys`: before norms and rotation; there is
     no matrix for values. `ahead`: whether tokens of a block (see `docai.nn.mask`) see each other, and how far back.
+
+    Raises ValueError for numbers that make no layer.
     """
 
     heads: int
@@ -38,6 +40,14 @@ class AttentionSpec:
     value_norm: bool = False
     values_are_keys: bool = False
     ahead: Literal["everywhere", "in window", "never"] = "everywhere"
+
+    def __post_init__(self) -> None:
+        if self.head_dim < 1 or self.kv_heads < 1 or self.heads < 1 or self.heads % self.kv_heads:
+            raise ValueError(f"{self.heads} heads of {self.head_dim} numbers cannot share {self.kv_heads} of keys")
+        if self.rope is not None and self.rope.dims % 2:
+            raise ValueError(f"{self.rope.dims} numbers of a head cannot be turned in pairs")
+        if self.window is not None and (not isinstance(self.window, int) or self.window < 1):
+            raise ValueError(f"{self.window} tokens make no window")
 
     @property
     def kept_heads(self) -> int:

@@ -29,6 +29,8 @@ class ConformerSpec:
     `channels` of the two convolutions before it, `kernel` of that within each block. Attention is computed for `chunk`
     rows at a time: each sees itself and the rows less than `past` before it and less than `ahead` behind. Scores are
     bent to within `cap`. `bound`: no number between the parts of a block is larger. `clipped`: see `ClippedLinear`.
+
+    Raises ValueError for numbers that make no tower.
     """
 
     dims: int
@@ -47,6 +49,13 @@ class ConformerSpec:
     activation: str = "silu"
     norm_eps: float = 1e-6
     clipped: bool = True
+
+    def __post_init__(self) -> None:
+        around = self.chunk, self.past, self.ahead, self.kernel
+        if any(type(rows) is not int for rows in around) or min(around) < 0 or not self.chunk * self.kernel:
+            raise ValueError(f"chunks of {around[0]} rows, those around and a kernel of {around[1:]} make no tower")
+        if self.dims % 2:
+            raise ValueError(f"{self.dims} numbers cannot be half sines and half cosines")
 
     @property
     def head_dim(self) -> int:

@@ -39,11 +39,18 @@ _L2_EPS = 1e-6  # of the norm of queries and keys, as in flash-linear-attention
 class DeltaSpec(AttentionSpec):
     """One layer. `heads` of values, in groups that share one of `kv_heads` heads of queries and keys; a value has
     `head_dim` numbers, a key `key_dim`. All three are mixed over `kernel` tokens before, and activated.
+
+    Raises ValueError for numbers that make no layer.
     """
 
     key_dim: int = 0
     kernel: int = 0
     activation: str = "silu"
+
+    def __post_init__(self) -> None:
+        AttentionSpec.__post_init__(self)
+        if self.key_dim < 1 or self.kernel < 1:
+            raise ValueError(f"keys of {self.key_dim} numbers, mixed over {self.kernel} tokens, make no layer")
 
     @classmethod
     def of(

@@ -26,6 +26,8 @@ class MoeSpec:
     `scoring` "sigmoid" scores each expert by itself; a learned bias is added for the choice, and only for that. The
     experts lie in `groups`; those of the `top_groups` whose best two scores add up to most may be chosen (DeepSeek-V3,
     arXiv:2412.19437).
+
+    Raises ValueError for numbers that make no mixture.
     """
 
     experts: int
@@ -39,6 +41,10 @@ class MoeSpec:
     groups: int = 1
     top_groups: int = 1
     scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.top_k <= self.experts:
+            raise ValueError(f"a token cannot have {self.top_k} of {self.experts} experts")
 
 
 class ExpertLinear(nn.Module):

@@ -90,10 +90,19 @@ def gemma4_decoder(text: Config) -> DecoderSpec:
         tied=text["tie_word_embeddings"],
         embed_scale=math.sqrt(text["hidden_size"]),
         logit_cap=text.get("final_logit_softcapping"),
-        per_layer=PerLayerSpec(inner, text["vocab_size_per_layer_input"], text.get("pad_token_id") or 0)
-        if inner
-        else None,
+        per_layer=_per_layer(text, inner) if inner else None,
     )
+
+
+def _per_layer(text: Config, width: int) -> PerLayerSpec:
+    """Embeddings of so many numbers for each layer. Raises CheckpointError where tokens have none."""
+    own, blank = text["vocab_size_per_layer_input"], text.get("pad_token_id") or 0
+    if own < text["vocab_size"] or not 0 <= blank < own:
+        raise CheckpointError(
+            f"config.json: vocab_size_per_layer_input {own} leaves out tokens of {text['vocab_size']}, or the one that "
+            f"stands for images, {blank}"
+        )
+    return PerLayerSpec(width, own, blank)
 
 
 def _layer_kinds(text: Config) -> list[str]:

@@ -1,0 +1,45 @@
+"""Numbers that make no layer are refused when a spec is made, before there are weights or a request."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from docai.nn.attention import AttentionSpec
+from docai.nn.conformer import ConformerSpec
+from docai.nn.delta import DeltaSpec
+from docai.nn.moe import MoeSpec
+from docai.nn.rope import RopeSpec
+
+HEADS = AttentionSpec(4, 2, 8, RopeSpec(8))
+DELTA = DeltaSpec.of(4, 2, value_dim=6, key_dim=8, kernel=4)
+EXPERTS = MoeSpec(8, 2, 16)
+TOWER = ConformerSpec(24, 2, 3, bins=16, out=20)
+
+
+@pytest.mark.parametrize(
+    ("spec", "changed", "message"),
+    [
+        (HEADS, {"heads": 3}, "3 heads of 8 numbers cannot share 2 of keys"),
+        (HEADS, {"kv_heads": 0}, "4 heads of 8 numbers cannot share 0 of keys"),
+        (HEADS, {"head_dim": 0}, "4 heads of 0 numbers"),
+        (HEADS, {"rope": RopeSpec(7)}, "7 numbers of a head cannot be turned in pairs"),
+        (HEADS, {"window": 0}, "0 tokens make no window"),
+        (HEADS, {"window": 1.5}, r"1\.5 tokens make no window"),
+        (DELTA, {"heads": 3}, "3 heads of 6 numbers cannot share 2 of keys"),
+        (DELTA, {"key_dim": 0}, "keys of 0 numbers, mixed over 4 tokens"),
+        (DELTA, {"kernel": 0}, "keys of 8 numbers, mixed over 0 tokens"),
+        (EXPERTS, {"experts": 0}, "a token cannot have 2 of 0 experts"),
+        (EXPERTS, {"top_k": 9}, "a token cannot have 9 of 8 experts"),
+        (TOWER, {"chunk": 0}, "chunks of 0 rows"),
+        (TOWER, {"past": -1}, "make no tower"),
+        (TOWER, {"ahead": 0.5}, "make no tower"),
+        (TOWER, {"kernel": 0}, "make no tower"),
+        (TOWER, {"dims": 27}, "27 numbers cannot be half sines and half cosines"),
+    ],
+)
+def test_numbers_that_make_no_layer_are_refused(spec: Any, changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(spec, **changed)
