@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from docai.errors import CheckpointError, InputError
+from docai.preprocess.fixed import StretchedImages, TiledImages, cutting
 from docai.preprocess.inputs import ImageInput, Pixels
-from docai.preprocess.processors import (
+from docai.preprocess.native import (
     BlockImages,
     BoundedImages,
     BudgetImages,
@@ -21,10 +22,6 @@ from docai.preprocess.processors import (
     GrownImages,
     PackedImages,
     SplitImages,
-    StretchedImages,
-    TiledImages,
-    cutting,
-    within,
 )
 from docai.preprocess.sizes import stepped
 from docai.preprocess.sliced import SlicedImages
@@ -209,7 +206,7 @@ def test_images_of_at_most_so_many_tokens(make: Callable[..., Any], most: int) -
     plain = make()({}, {})
     for size in ((700, 500), (90, 1400), (30, 40)):
         rgb = np.zeros((*size, 3), np.uint8)
-        image, whole = within(plain, most)(rgb), plain(rgb)
+        image, whole = plain.within(most)(rgb), plain(rgb)
         if make is llava_images:  # its images are all of one size
             assert image.tokens == whole.tokens
         else:
@@ -232,7 +229,7 @@ def test_locateanything_takes_pictures_smaller_than_a_block(size: tuple[int, int
 def test_strips_that_locateanything_has_no_turns_for_are_named() -> None:
     with pytest.raises(InputError, match=r"10000 x 2 px: a side would have 716 patches.*at most 511"):
         locate_images()({}, {})(np.zeros((2, 10000, 3), np.uint8))
-    few = within(locate_images()({}, {}), 100)
+    few = locate_images()({}, {}).within(100)
     assert few(np.zeros((2, 10000, 3), np.uint8)).tokens <= 100
 
 
@@ -251,9 +248,9 @@ def test_crops_are_as_many_as_there_may_be_tokens(most: int, tiles: int) -> None
     """The whole picture counts as one of them, where there are several."""
     aya = cut_images(edge=64, patch=2, merge=2, cut=True)({}, {})
     wide = np.zeros((90, 1200, 3), np.uint8)
-    assert within(aya, most)(wide).tokens == 256 * (tiles + (tiles > 1))
+    assert aya.within(most)(wide).tokens == 256 * (tiles + (tiles > 1))
     plain = cut_images(edge=64, patch=2, merge=2)({}, {})
-    assert within(plain, most) == plain
+    assert plain.within(most) == plain
 
 
 @pytest.mark.parametrize("prep", [{"max_patches": 10**6}, {"min_patches": 9, "max_patches": 4}, {"min_patches": -1}])
@@ -285,7 +282,7 @@ def test_youtu_vl_rounds_up_to_blocks_and_shrinks_by_fiftieths() -> None:
     first = image.pixels.reshape(-1, 16, 16, 3)[:4]  # the first block, row by row
     whole = np.concatenate([np.concatenate(first[:2], axis=1), np.concatenate(first[2:], axis=1)])
     np.testing.assert_allclose(whole, (picture((64, 64))[:32, :32] / 255 - 0.5) / 0.5, atol=1e-6)
-    few = within(processor, 4)(picture((200, 300)))
+    few = processor.within(4)(picture((200, 300)))
     assert few.tokens <= 4
 
 

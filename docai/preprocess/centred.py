@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from docai.preprocess.inputs import ImageInput, Rgb
+from docai.preprocess.inputs import ImageInput, OneSize, Rgb
 from docai.preprocess.normalize import Normalization
 from docai.preprocess.resample import interpolate
-from docai.preprocess.sizes import Size
+from docai.preprocess.sizes import Size, sides
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
-class CentredImages:
+class CentredImages(OneSize):
     """Made to fit into a canvas, in the middle of it, on white; `across` patches of `patch` pixels give a token, and
     the whole of the page another.
     """
@@ -61,7 +61,7 @@ class CentredImages:
 
     def __call__(self, rgb: Rgb) -> ImageInput:
         """One picture, (1, H, W, 3)."""
-        placed = Placement.of((rgb.shape[0], rgb.shape[1]), self.size)
+        placed = Placement.of(sides(rgb), self.size)
         (top, left), (height, width) = placed.corner, placed.fitted
         page = np.full((*self.size, 3), 255, np.uint8)
         page[top : top + height, left : left + width] = shrunk(rgb, placed.fitted)

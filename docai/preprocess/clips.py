@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from docai.preprocess.inputs import ImageInput, Rgb
+from docai.preprocess.native import BudgetImages, FilledImages
 from docai.preprocess.normalize import Normalization
 from docai.preprocess.patches import flat_patches
-from docai.preprocess.processors import BudgetImages, FilledImages, within
 from docai.preprocess.resample import BICUBIC, resize
-from docai.preprocess.sizes import Size, smart_resize
+from docai.preprocess.sizes import Size, sides, smart_resize
 from docai.preprocess.sliced import SlicedImages
 
 
@@ -66,7 +66,7 @@ class PackedClips:
         """Patches (N, 3 * temporal * patch * patch); no more than one frame at a time is held as it came."""
         left = iter(frames)
         first = next(left)
-        size = self.size(len(times), (first.shape[0], first.shape[1]))
+        size = self.size(len(times), sides(first))
         small = np.stack([resize(frame, size, self.how) for frame in chain([first], left)])
         rows = np.concatenate([self._patches(step) for step in _steps(small, self.temporal)])
         height, width = size[0] // self.patch, size[1] // self.patch
@@ -124,7 +124,7 @@ class FramedClips:
         """Patches (N, 3 * patch * patch), frame by frame; extra: `grids` of the parts, `stamps`, when each begins."""
         left = iter(frames)
         first = next(left)
-        size = self.frame.size((first.shape[0], first.shape[1]))
+        size = self.frame.size(sides(first))
         shown = [self.frame.sized(rgb, size) for rgb in chain([first], left)]
         grids = [(len(part), *part[0].grids[0][1:]) for part in _parts(shown, self.together)]
         return ImageInput(
@@ -135,7 +135,7 @@ class FramedClips:
 
     def within(self, tokens: int) -> FramedClips:
         """This processor with parts of at most `tokens` tokens."""
-        return replace(self, frame=within(self.frame, tokens))
+        return replace(self, frame=self.frame.within(tokens))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class SlicedClips:
 
     def within(self, tokens: int) -> SlicedClips:
         """This processor with frames of at most `tokens` tokens."""
-        return replace(self, frame=within(self.frame, tokens))
+        return replace(self, frame=self.frame.within(tokens))
 
 
 def _parts(shown: Sequence[ImageInput], together: int) -> Iterator[Sequence[ImageInput]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,23 @@ class ImageProcessor(Protocol):
     def __call__(self, rgb: Rgb) -> ImageInput:
         """The input of the tower for `rgb` (H, W, 3), uint8."""
         ...
+
+    def within(self, tokens: int) -> ImageProcessor:
+        """This processor with images of at most `tokens` tokens, where their number goes with their size.
+
+        A narrow strip may take more: no side is shorter than a token.
+        """
+        ...
+
+
+class OneSize:
+    """What processors have in common whose images take as many tokens as they take."""
+
+    __slots__ = ()
+
+    def within(self, tokens: int) -> Self:  # noqa: ARG002
+        """The same: there is nothing to make smaller."""
+        return self
 
 
 @dataclass(frozen=True, slots=True, eq=False)

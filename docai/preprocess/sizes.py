@@ -6,10 +6,16 @@ import math
 from collections.abc import Sequence
 
 from docai.errors import InputError
+from docai.preprocess.inputs import Rgb
 
 Size = tuple[int, int]  # (height, width)
 
 STEEPEST = 200  # Qwen2-VL's own limit: above it, a side would be less than a patch for any area that the model takes
+
+
+def sides(rgb: Rgb) -> Size:
+    """(height, width) of a picture."""
+    return rgb.shape[0], rgb.shape[1]
 
 
 def smart_resize(size: Size, factor: int, *, least: int, most: int, strips: bool = False) -> Size:

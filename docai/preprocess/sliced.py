@@ -6,7 +6,8 @@ Guo et al. 2024, arXiv:2403.11703.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from PIL import Image
@@ -15,7 +16,7 @@ from docai.preprocess.inputs import ImageInput, Rgb
 from docai.preprocess.normalize import Normalization
 from docai.preprocess.patches import flat_patches
 from docai.preprocess.resample import BICUBIC, resize
-from docai.preprocess.sizes import Size
+from docai.preprocess.sizes import Size, sides
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class SlicedImages:
 
         extra: `grids` of each of them, `slices` (rows, columns), 0 where there are none; `numbered` where it is.
         """
-        size = rgb.shape[0], rgb.shape[1]
+        size = sides(rgb)
         rows, columns = self.layout(size)
         parts = [resize(rgb, self._fitted(size, grow=not rows), self.how)]
         if rows:
@@ -55,6 +56,10 @@ class SlicedImages:
         extra = {"grids": np.array(grids), "slices": np.array((rows, columns))}
         extra |= {"numbered": np.array(1)} if self.numbered else {}
         return ImageInput(np.concatenate(pixels), sum(map(len, pixels)) // self.merge**2, extra=extra)
+
+    def within(self, tokens: int) -> Self:
+        """See `ImageProcessor`. A picture without slices, as they would be many times as many."""
+        return replace(self, cut=False, most_tokens=tokens)
 
     def layout(self, size: Size) -> Size:
         """(rows, columns) of the slices, (0, 0) for none: of about as many as fit, those nearest to the shape."""

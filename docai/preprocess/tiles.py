@@ -10,7 +10,7 @@ from PIL import Image
 
 from docai.preprocess.inputs import Rgb
 from docai.preprocess.resample import resize
-from docai.preprocess.sizes import Size, shortest_edge
+from docai.preprocess.sizes import Size, shortest_edge, sides
 
 MOST_RESIZED = 1 << 26  # pixels: 200 MB; only strips get there whose short side has a few pixels
 
@@ -36,7 +36,7 @@ def pad_to(rgb: Rgb, size: Size, *, colour: int | tuple[int, int, int] = 0, earl
 
 def resize_crop(rgb: Rgb, edge: int, crop: Size, how: Image.Resampling) -> Rgb:
     """`rgb` with its shorter side at `edge`, then the middle `crop` of it (CLIP)."""
-    height, width = shortest_edge((rgb.shape[0], rgb.shape[1]), edge)
+    height, width = shortest_edge(sides(rgb), edge)
     if height * width <= MOST_RESIZED:
         return center_crop(resize(rgb, (height, width), how), crop)
     return _resize_middle(rgb, (height, width), crop, how)
@@ -92,7 +92,7 @@ class Cuts:
 
     def __call__(self, rgb: Rgb, tile: int, how: Image.Resampling) -> list[Rgb]:
         """Squares of side `tile`, by rows; where there are several, the whole picture after them."""
-        rows, columns = self.grid((rgb.shape[0], rgb.shape[1]), tile)
+        rows, columns = self.grid(sides(rgb), tile)
         parts = split_tiles(resize(rgb, (rows * tile, columns * tile), how), tile)
         return parts if len(parts) == 1 else [*parts, resize(rgb, (tile, tile), how)]
 

@@ -8,7 +8,19 @@ from __future__ import annotations
 from typing import Any
 
 from docai.preprocess.centred import CentredImages
+from docai.preprocess.fixed import CroppedImages, PaddedImages, StretchedImages, TiledImages
 from docai.preprocess.inputs import ImageProcessor
+from docai.preprocess.native import (
+    BlockImages,
+    BoundedImages,
+    BudgetImages,
+    ClampedImages,
+    FilledImages,
+    FittedImages,
+    GrownImages,
+    PackedImages,
+    SplitImages,
+)
 from docai.preprocess.normalize import (
     CLIP_MEAN,
     CLIP_STD,
@@ -16,21 +28,6 @@ from docai.preprocess.normalize import (
     IMAGENET_MEAN,
     IMAGENET_STD,
     Colour,
-)
-from docai.preprocess.processors import (
-    BlockImages,
-    BoundedImages,
-    BudgetImages,
-    ClampedImages,
-    CroppedImages,
-    FilledImages,
-    FittedImages,
-    GrownImages,
-    PackedImages,
-    PaddedImages,
-    SplitImages,
-    StretchedImages,
-    TiledImages,
 )
 from docai.preprocess.resample import BICUBIC, BILINEAR
 from docai.preprocess.sizes import Size

@@ -16,8 +16,8 @@ from docai.checkpoint.checkpoint import Checkpoint
 from docai.checkpoint.hub import open_checkpoint
 from docai.errors import DocaiError, InputError, UsageError
 from docai.preprocess.clips import ClipProcessor
+from docai.preprocess.fixed import cutting
 from docai.preprocess.inputs import ImageInput, ImageProcessor
-from docai.preprocess.processors import cutting, within
 from docai.preprocess.sounds import SoundProcessor
 from docai.vlm.ask import Setting
 from docai.vlm.audio import audio_config
@@ -290,7 +290,7 @@ class Model:
         """A picture of a request: what the cache has of it, or what the processor makes of it."""
         assert self._processor is not None
         processor = (cutting(self._processor) or self._processor) if crops else self._processor
-        processor = processor if most is None else within(processor, most)
+        processor = processor if most is None else processor.within(most)
         key = (picture.key, repr(processor))
         known = self._features.get(key)
         if known is not None:

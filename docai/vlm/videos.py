@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 from docai.errors import CheckpointError
 from docai.preprocess.clips import ClipProcessor, FramedClips, PackedClips, SlicedClips
+from docai.preprocess.native import BudgetImages, FilledImages, PackedImages
 from docai.preprocess.normalize import CLIP_MEAN, CLIP_STD, Colour
-from docai.preprocess.processors import BudgetImages, FilledImages, PackedImages
 from docai.preprocess.sliced import SlicedImages
 from docai.vlm.images import moonshot_images, navit_images, qwen_images, sliced_images
 from docai.vlm.prep import Config, HasFiles, Images, Prep, preprocessor_config
