@@ -62,7 +62,8 @@ def sensible(checkpoint: Checkpoint, file: str = "config.json", what: str = "net
     try:
         yield
     except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, MemoryError, RuntimeError) as error:
-        said, *_ = str(error).splitlines() or [""]  # MLX lists all that it would have taken
+        lines = str(error).strip().splitlines()  # MLX lists all that it would have taken
+        said = lines[0] if lines else "no more is known"
         raise CheckpointError(
             f"{checkpoint.name}: its {file} describes no {what} ({type(error).__name__}: {said})"
         ) from error
