@@ -239,6 +239,8 @@ def test_a_conversation_has_a_place_for_its_sound(hears: Model, here: Path) -> N
         ((np.zeros((2, 3, 4), np.float32), 16_000), UsageError, r"audio: expected samples .* got \(2, 3, 4\)"),
         ((np.zeros(9, np.int16), 16_000), UsageError, "of int16"),
         ((SAID, 0), UsageError, "0 a second"),
+        ((SAID, 10**9), UsageError, "1000 to 768000; got .*1000000000 a second"),
+        ((SAID, 16_000.5), UsageError, r"16000\.5 a second"),
         ((np.full(900, np.nan, np.float32), 16_000), UsageError, "that are no numbers"),
         ((tone(31.0), 16_000), LimitExceeded, "31.0 seconds of audio are more than the 30"),
         ("none.wav", InputError, "none.wav: cannot be read: No such file"),

@@ -96,11 +96,19 @@ def test_where_checkpoints_say_it() -> None:
         ({"max_frequency": -1}, "expected a number max_frequency"),
         ({"min_frequency": 9000}, "expected a min_frequency below max_frequency, got 9000 and 8000"),
         ({"per_bin_mean": [0.0]}, "expected 16 numbers per_bin_mean"),
+        ({"per_bin_mean": [float("nan")] * 16}, "expected 16 numbers per_bin_mean"),
+        ({"per_bin_stddev": [0.0] * 16}, "numbers per_bin_stddev above 0"),
+        ({"mel_floor": 0}, "a mel_floor and"),
     ],
 )
 def test_senseless_numbers_of_a_checkpoint(prep: dict[str, Any], message: str) -> None:
     with pytest.raises(CheckpointError, match=message):
         mel_sounds(prep, TINY)
+
+
+def test_what_a_file_nests_is_an_object() -> None:
+    with pytest.raises(CheckpointError, match="expected feature_extractor to be an object, got 'mel'"):
+        audio_config(Files(processor_config={"feature_extractor": "mel"}))
 
 
 def test_frames_have_to_fit_the_projection() -> None:

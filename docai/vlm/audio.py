@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from docai.errors import CheckpointError
@@ -19,6 +20,8 @@ def audio_config(checkpoint: HasFiles) -> Prep:
     """What a checkpoint says of its sound processor: nested, or in a file of its own. Many say nothing."""
     nested: Any = (checkpoint.json_file("processor_config.json") or {}).get("feature_extractor")
     own: Any = checkpoint.json_file(_FILE) or {}
+    if nested is not None and not isinstance(nested, Mapping):
+        raise CheckpointError(f"processor_config.json: expected feature_extractor to be an object, got {nested!r:.60}")
     return dict(nested or (own if "feature_extractor_type" in own else {}))
 
 
@@ -31,6 +34,9 @@ def mel_sounds(prep: Prep, config: Config) -> SoundProcessor:
     if bins != channels[0]:
         raise CheckpointError(f"{_FILE}: feature_size {bins} does not fit a tower of {channels[0]} bins")
     low, high = _number(prep, "min_frequency", 0.0), _number(prep, "max_frequency", 8000.0)
+    floor, std = _number(prep, "mel_floor", 1e-3), _of_bins(prep, "per_bin_stddev", bins)
+    if floor <= 0 or min(std, default=1.0) <= 0:  # silence would be infinite, or nothing else than that
+        raise CheckpointError(f"{_FILE}: expected a mel_floor and numbers per_bin_stddev above 0")
     if low >= high:
         raise CheckpointError(f"{_FILE}: expected a min_frequency below max_frequency, got {low:g} and {high:g}")
     frame = _samples(prep, "frame_length_ms", 20.0, rate)
@@ -45,9 +51,9 @@ def mel_sounds(prep: Prep, config: Config) -> SoundProcessor:
         emphasis=_number(prep, "preemphasis", 0.0),
         htk=prep.get("preemphasis_htk_flavor") is not False,
         scale=_number(prep, "input_scale_factor", 1.0),
-        floor=_number(prep, "mel_floor", 1e-3),
+        floor=floor,
         mean=_of_bins(prep, "per_bin_mean", bins),
-        std=_of_bins(prep, "per_bin_stddev", bins),
+        std=std,
     )
 
 
@@ -90,6 +96,7 @@ def _of_bins(prep: Prep, name: str, bins: int) -> tuple[float, ...]:
     value = prep.get(name)
     if value is None:
         return ()
-    if not isinstance(value, list) or len(value) != bins or not all(isinstance(v, int | float) for v in value):
+    numbers = isinstance(value, list) and all(isinstance(v, int | float) and math.isfinite(v) for v in value)
+    if not numbers or len(value) != bins:
         raise CheckpointError(f"{_FILE}: expected {bins} numbers {name}, got {str(value)[:60]}")
     return tuple(map(float, value))

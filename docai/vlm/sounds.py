@@ -125,11 +125,14 @@ class _Given:
 
 
 def _of_samples(samples: Any, rate: int, name: str) -> Sound:
+    from docai.render.wave import RATES
+
     array = np.asarray(samples)
-    if array.dtype.kind != "f" or array.ndim not in (1, 2) or not array.size or not isinstance(rate, int) or rate < 1:
+    known = isinstance(rate, int) and rate in RATES
+    if array.dtype.kind != "f" or array.ndim not in (1, 2) or not array.size or not known:
         raise UsageError(
-            f"audio: expected samples (n,) or (n, channels) of floats and how many a second; got {array.shape} of "
-            f"{array.dtype}, {rate!r} a second"
+            f"audio: expected samples (n,) or (n, channels) of floats and how many a second, {RATES.start} to "
+            f"{RATES.stop - 1}; got {array.shape} of {array.dtype}, {rate!r} a second"
         )
     mixed = (array if array.ndim == 1 else array.mean(axis=1)).astype(np.float32)
     if not np.isfinite(mixed).all():
