@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -239,3 +240,34 @@ def test_a_fresh_process_while_a_forgotten_document_is_opened_again(tiny_pdf: by
     assert worker.generation == before + 1
     for source in (first, *others):
         source.close()
+
+
+def test_an_interrupted_call_ends_and_others_do_not(tiny_pdf: bytes) -> None:
+    """A process that hangs at a document is killed for that document alone; the source then refuses all else."""
+    with open_document(tiny_pdf) as source, open_document(tiny_pdf) as other:
+        worker = shared_worker()
+        process = worker._process
+        assert process is not None
+        worker.interrupt(source._number)  # nothing is called: nothing happens
+        assert process.poll() is None
+        os.kill(process.pid, signal.SIGSTOP)
+        errors: list[Exception] = []
+
+        def reads() -> None:
+            try:
+                source.content(0)
+            except InputError as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=reads)
+        thread.start()
+        while worker.document_of(thread.ident or 0) is None:
+            time.sleep(0.001)
+        worker.interrupt(other._number)
+        assert process.poll() is None
+        source.interrupt()
+        thread.join(5)
+        assert len(errors) == 1
+        with pytest.raises(InputError, match="given up"):
+            source.content(1)
+        assert other.content(1).glyphs is not None

@@ -17,7 +17,6 @@ from docai.render.inputs import InputFile, Kind, check_kind
 from docai.render.worker import Forgotten, Worker, new_number, shared_worker
 from docai.types import Box, Font, Glyphs, Limits, Link, OutlineItem, Page, PageContent, Rule
 
-_PATIENCE = 0.3  # seconds that a call may go on which nobody waits for: a fresh process costs about as much
 _GLYPH_COLUMNS = ("codepoints", "boxes", "sizes", "fonts", "angles", "flags")
 
 
@@ -115,7 +114,7 @@ class Source:
         It waits a moment. The other thread gets an InputError.
         """
         self.interrupted = True
-        self._worker.interrupt(self._number, patience=_PATIENCE)
+        self._worker.interrupt(self._number)
 
     def read_bytes(self) -> bytes:
         """The file as it is. Raises InputError."""

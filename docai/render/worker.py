@@ -22,6 +22,7 @@ from docai.render import wire
 _RECYCLE = 2_000  # requests after which a fresh process takes over, so that native leaks do not add up
 _PIPE = 1 << 20  # bytes that fit in a pipe at once: pages are megabytes
 _LINGER = 1.0  # seconds that closing a document waits for a page that was read ahead and is not wanted
+_PATIENCE = 0.3  # seconds that a call may go on for which nobody waits: a fresh process costs about as much
 _LONGEST_MESSAGE = 500
 
 
@@ -95,13 +96,13 @@ class Worker:
         with self._calm:
             return self._document if self._caller == thread else None
 
-    def interrupt(self, document: int, *, patience: float) -> None:
-        """Kill the process where a call of another thread about a document takes more than `patience` seconds yet.
+    def interrupt(self, document: int) -> None:
+        """Kill the process where a call of another thread about a document goes on for longer than a moment.
 
         That call raises InputError; the next one has a fresh process. No call about another document is hit.
         """
         with self._calm:
-            calm = self._calm.wait_for(lambda: self._document != document, patience)
+            calm = self._calm.wait_for(lambda: self._document != document, _PATIENCE)
             process = self._process
             if not calm and process is not None:
                 process.kill()

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 JOB, NOW = 1, 0  # ranks: who waits for an answer comes before jobs
-_PATIENCE = 0.3  # seconds that the opening of a document may go on for which nobody waits
 _READERS = 4  # that are kept of a model; each has an engine's thread of its own
 
 
@@ -76,7 +75,7 @@ class _Opening:
         self._left = True
         number = shared_worker().document_of(self._thread)
         if number is not None and not self._over:  # then the call is one of this document's
-            shared_worker().interrupt(number, patience=_PATIENCE)
+            shared_worker().interrupt(number)
 
 
 def engines() -> tuple[str, ...]:
