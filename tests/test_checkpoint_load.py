@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -280,3 +281,14 @@ class TestBackend:
         monkeypatch.setattr("sys.platform", "linux")
         with pytest.raises(DependencyMissing, match=r"DOCAI_BLAS=libnone\.so: cannot be loaded"):
             backend.preload_blas.__wrapped__()
+
+
+def test_any_number_of_shapes_may_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MLX on CUDA would give up after some hundred; who wants that can have it."""
+    name = "MLX_ENABLE_CACHE_THRASHING_CHECK"
+    for said, expected in ((None, "0"), ("1", "1")):
+        monkeypatch.delenv(name, raising=False)
+        if said is not None:
+            monkeypatch.setenv(name, said)
+        backend.require_mlx()
+        assert os.environ[name] == expected

@@ -16,6 +16,9 @@ from docai.errors import DependencyMissing, LimitExceeded
 # MLX's Linux wheels carry a reference BLAS. With one of these in the process before, float32 products on a CPU are
 # about 30 times as fast (measured: 1024^3 at 83 instead of 2.8 GFLOP/s on two cores).
 _BLAS = ("libopenblas.so.0", "libopenblas.so")
+# On CUDA MLX keeps plans by the shapes of arrays, and gives up for good once a process has met some hundred of them, as
+# any does that reads documents: their pictures are of all sizes. Without the check it forgets the oldest plans.
+_MANY_SHAPES = ("MLX_ENABLE_CACHE_THRASHING_CHECK", "0")
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
@@ -40,6 +43,7 @@ def preload_blas() -> str | None:
 def require_mlx() -> Any:
     """The module `mlx.core`. Raises DependencyMissing with what to install."""
     preload_blas()
+    os.environ.setdefault(*_MANY_SHAPES)
     try:
         import mlx.core as mx
     except ImportError as error:

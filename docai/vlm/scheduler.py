@@ -137,7 +137,7 @@ class Scheduler:
         left, busy = self._step, bool(self._batches)
         while self._reading and left > 0:
             job = self._turn()
-            read = self._several(job, left, wait=not busy) if self._together else None
+            read = self._several(job, wait=not busy) if self._together else None
             left -= self._one(job, wait=not busy) if read is None else read
 
     def _one(self, job: Job, *, wait: bool) -> int:
@@ -148,11 +148,11 @@ class Scheduler:
             self._give_up(job, error)
             return 0
 
-    def _several(self, job: Job, left: int, *, wait: bool) -> int | None:
-        """Read a short prompt together with others; the number of tokens, None where there are no others."""
+    def _several(self, job: Job, *, wait: bool) -> int | None:
+        """Read a short prompt, with others where there are some; the number of tokens, None for one that is not."""
         network, others = self._runtime.network, [other for other in self._reading if other is not job]
-        group = readable_together(network, job, others, left)
-        if len(group) < 2:
+        group = readable_together(network, job, others, self._step)
+        if not group:
             return None
         begun = [member for member in group if self._has_begun(member)]
         if not begun:

@@ -1,8 +1,10 @@
 """Short prompts read in one pass. Regions of pages are many and small, and a pass over one of them is mostly launches.
 
 The prompts stand side by side from their first token on, and what the shorter ones lack is filled up behind them, where
-none of their tokens looks. Numbers may differ in their last bits from those of a prompt that is read by itself, so this
-is not done where blocks of prompts are kept or answers have to be the same in any company.
+none of their tokens looks. Backends make a plan for each shape of arrays that they meet, which takes longer than most
+passes, so lengths are rounded up, and prompts are as many as a power of two. Numbers may differ in their last bits from
+those of a prompt that is read by itself, so this is not done where blocks of prompts are kept or answers have to be the
+same in any company.
 """
 
 from __future__ import annotations
@@ -16,18 +18,27 @@ from docai.vlm.job import Job
 from docai.vlm.network import Network, Prompt
 from docai.vlm.reading import Reading, cache_kind, new_caches
 
+_STEP = 64  # tokens: lengths are multiples of it
+
 
 def readable_together(network: Network, first: Job, others: Sequence[Job], most: int) -> list[Job]:
-    """The first job and those of the others with which it fits into a pass of `most` tokens, nearest lengths first."""
-    group = [first]
+    """The first job and those of the others with which it fits into a pass of `most` tokens, nearest lengths first.
+
+    None where it cannot be read so at all.
+    """
     if not _short(network, first, most):
-        return group
+        return []
+    group = [first]
     alike = [job for job in others if _short(network, job, most) and _kind(network, job) == _kind(network, first)]
     for job in sorted(alike, key=lambda job: abs(job.left - first.left)):
         longest = max(member.left for member in (*group, job))
-        if longest * (len(group) + 1) <= most:
+        if _rounded(longest) * (len(group) + 1) <= most:
             group.append(job)
-    return group
+    return group[: 1 << (len(group).bit_length() - 1)]
+
+
+def _rounded(length: int) -> int:
+    return -(-length // _STEP) * _STEP
 
 
 def _short(network: Network, job: Job, most: int) -> bool:
@@ -35,7 +46,7 @@ def _short(network: Network, job: Job, most: int) -> bool:
     if any(layer.state_size for layer in layers):  # it would take in what fills up
         return False
     windows = [*(layer.window for layer in layers), job.request.options.kv_window]
-    fits = job.left <= min([most, *(window for window in windows if window is not None)])
+    fits = _rounded(job.left) <= min([most, *(window for window in windows if window is not None)])
     return fits and job.request.options.prefill_step is None and network.spec.image_mask != "prompt" and job.untouched
 
 
@@ -49,20 +60,20 @@ def read_together(network: Network, readings: Sequence[Reading], *, wait: bool) 
     """Read whole prompts, none of which has been begun to be read."""
     prompts = [reading.whole for reading in readings]
     lengths = [len(prompt) for prompt in prompts]
+    longest = _rounded(max(lengths))
     caches = new_caches(network, readings[0].options)
-    hidden = network.prefill(_side_by_side(prompts), caches)  # (B, L, D)
+    hidden = network.prefill(_side_by_side(prompts, longest), caches)  # (B, L, D)
     ends = hidden[mx.arange(len(readings)), mx.array(np.asarray(lengths) - 1)]
     logits = network.decoder.logits(ends)  # (B, vocabulary)
     for row, (reading, length) in enumerate(zip(readings, lengths, strict=True)):
         for cache, shared in zip(reading.caches, caches, strict=True):
-            keys, values = ([a[row : row + 1, :, :length] for a in part] for part in shared.last(max(lengths)))
+            keys, values = ([a[row : row + 1, :, :length] for a in part] for part in shared.last(longest))
             cache.fill(keys, values, length)
         reading.finish(logits[row : row + 1], wait=wait)
 
 
-def _side_by_side(prompts: Sequence[Prompt]) -> Prompt:
-    """Prompts as one of several rows."""
-    longest = max(map(len, prompts))
+def _side_by_side(prompts: Sequence[Prompt], longest: int) -> Prompt:
+    """Prompts as one of several rows, filled up to this length."""
     placed = any(prompt.positions is not None for prompt in prompts)
     levels = range(max(len(prompt.deepstack) for prompt in prompts))
     return Prompt(
