@@ -8,7 +8,8 @@ own help, all different, the same ones on every machine with the same Python.
 `rounding`: of all tokens of all texts, how many of the model's first choices stay the same when keys and values are
 rounded, each text being read as it stands (teacher forcing); bytes of the caches beside those of bfloat16. `bfloat16`
 is what keeping them so changes by itself, where the model computes in float32. `guess`: tokens a second of copying a
-text and of going on with it, without guesses and with up to 4 and 8 at once; the answers have to be equal.
+text and of going on with it, without guesses and with up to 4 and 8 at once; the answers have to be equal. The
+processor's time of a token behind the first says the same on a machine that others use, too.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import json
 import platform
 import re
 import statistics
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -88,14 +90,25 @@ def guess(model: Any, options: argparse.Namespace) -> None:
     }
     for name, words in asked.items():
         answers: dict[int, list[str]] = {}
+        prompts = [words.format(copied(text)) for text in texts(options.prompts)]
         for most in (0, 4, 8):
-            done = [
-                model.generate(words.format(copied(text)), max_tokens=options.tokens, guess=most, loop_guard=False)
-                for text in texts(options.prompts)
-            ]
+            how = {"guess": most, "loop_guard": False}
+            model.generate(prompts[0], max_tokens=8, **how)  # warms up
+            first = cost(lambda: [model.generate(prompt, max_tokens=1, **how) for prompt in prompts])[1]  # noqa: B023
+            done, seconds = cost(lambda: [model.generate(p, max_tokens=options.tokens, **how) for p in prompts])  # noqa: B023
             answers[most] = [each.text for each in done]
+            later = sum(len(each.tokens) - 1 for each in done)
             rate = statistics.median(each.decode_rate for each in done)
-            put(task=name, guess=most, tokens_s=rate, same=answers[most] == answers[0])
+            put(
+                task=name, guess=most, tokens_s=rate, processor_ms_token=1000 * (seconds - first) / later,
+                same=answers[most] == answers[0],
+            )  # fmt: skip
+
+
+def cost(work: Callable[[], Any]) -> tuple[Any, float]:
+    """What `work` gives, and the processor's seconds that it takes."""
+    start = time.process_time()
+    return work(), time.process_time() - start
 
 
 def copied(text: str) -> str:
