@@ -97,8 +97,10 @@ def test_places_are_as_if_alone_while_others_join_and_leave(kind: Callable[[], C
 
 
 @pytest.mark.parametrize("cuda", [False, True])
-def test_heads_with_keys_of_their_own(cuda: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("sinks", [None, mx.linspace(-2, 3, HEADS)], ids=["plain", "sinks"])
+def test_heads_with_keys_of_their_own(sinks: mx.array | None, cuda: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_module, "on_cuda", lambda: cuda)
+    scoring = Scoring(0.3, sinks=sinks)
     places, state = Places(2), np.random.RandomState(3)
 
     def drawn(rows: int, length: int) -> list[mx.array]:
@@ -106,15 +108,15 @@ def test_heads_with_keys_of_their_own(cuda: bool, monkeypatch: pytest.MonkeyPatc
 
     caches = [FullCache(), FullCache()]
     for cache, length in zip(caches, (4, 9), strict=True):
-        taken(cache, drawn(1, length), SCORING["plain"])
+        taken(cache, drawn(1, length), scoring)
     batch = batch_cache(caches[0], places)
     for place, cache in enumerate(caches):
         batch.join(place, cache)
         places.set(place, cache.offset)
     news = drawn(2, 1)
-    together = taken(batch, news, SCORING["plain"])
+    together = taken(batch, news, scoring)
     for place, cache in enumerate(caches):
-        alone = taken(cache, [a[place : place + 1] for a in news], SCORING["plain"])
+        alone = taken(cache, [a[place : place + 1] for a in news], scoring)
         np.testing.assert_allclose(together[place], alone[0], rtol=1e-4, atol=1e-5)
 
 

@@ -136,7 +136,8 @@ class BatchCache:
 
     def _attended(self, q: mx.array, k: Arrays, v: Arrays, scoring: Scoring, mask: Mask) -> mx.array:
         keys, values = k[0], v[0]
-        if q.shape[2] > 1 or scoring.cap is not None or scoring.sinks is not None:
+        sunk = scoring.sinks is not None and keys.shape[1] != q.shape[1]  # a sink is a head's, not a key's
+        if q.shape[2] > 1 or scoring.cap is not None or sunk:
             return attend(q, keys, values, scoring, mask)
         # Heads that share a key stand as so many queries: kernels that take a mask of numbers want more than one query
         # (cuDNN), and read each key once. A head that has its keys for itself is asked twice, where they want it so.
