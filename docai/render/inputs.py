@@ -34,6 +34,8 @@ _NOT_READ = (  # how files begin, in lower case, that docai does not read; and w
     (b"\x1f\x8b", "compressed files are not read; unpack it first"),
 )
 
+HEARD = "a model that hears takes it with docai chat --audio, the server as input_audio"
+
 # How files begin that hold nothing but sound; those of WAV say it a little later.
 _SOUND_MARKS = (
     b"fLaC",
@@ -205,7 +207,7 @@ def check_kind(head: bytes, name: str) -> Kind:
     if is_video(head) or Path(name).suffix.lower() in _MOVIES:  # what is wrong with it is said of a video
         return "video"
     if head.startswith(_SOUND_MARKS) or (head[:4] in (b"RIFF", b"FORM") and head[8:12] in (b"WAVE", b"AIFF", b"AIFC")):
-        raise InputError(f"{name}: audio is not seen; a model that hears takes it with docai chat --audio")
+        raise InputError(f"{name}: audio is not seen; {HEARD}")
     for start, what in _NOT_READ:
         if head.removeprefix(b"\xef\xbb\xbf").lstrip().lower().startswith(start):
             raise InputError(f"{name}: {what}")

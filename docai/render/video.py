@@ -21,6 +21,7 @@ from PIL import Image
 
 from docai.errors import InputError, LimitExceeded
 from docai.render.ffmpeg import OPTIONS, pyav, said
+from docai.render.inputs import HEARD
 from docai.types import Limits
 
 _THREADS = 4  # each holds frames of its own
@@ -96,11 +97,7 @@ class VideoFile:
             raise InputError(f"{_BROKEN} ({said(error)})") from error
         stream = next((s for s in container.streams.video if not _is_cover(s)), None)
         if stream is None:
-            sound = (
-                "it is audio only; a model that hears takes it with docai chat --audio"
-                if container.streams.audio
-                else "nothing in it is shown"
-            )
+            sound = f"it is audio only; {HEARD}" if container.streams.audio else "nothing in it is shown"
             raise InputError(f"the file has no video: {sound}")
         if stream.codec_context is None:
             raise InputError("the video's codec is not supported by this FFmpeg; convert it to H.264 first")
