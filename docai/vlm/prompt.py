@@ -10,7 +10,7 @@ from docai.errors import CheckpointError, UsageError
 from docai.preprocess.inputs import ImageInput
 from docai.vlm.ask import Setting, medium_kind
 from docai.vlm.forms import Forms
-from docai.vlm.prompt_spec import ClipPrompt, PromptSpec
+from docai.vlm.prompt_spec import MediumPrompt, PromptSpec
 from docai.vlm.template import render_template
 from docai.vlm.tokenizer import Tokenizer
 
@@ -128,7 +128,7 @@ def expand(text: str, images: Sequence[ImageInput], spec: PromptSpec) -> str:
     return places.sub(lambda found: next(left[str(found.lastgroup)]), text)
 
 
-def _texts(spec: PromptSpec, how: PromptSpec | ClipPrompt, media: Sequence[ImageInput], kind: str) -> list[str]:
+def _texts(spec: PromptSpec, how: PromptSpec | MediumPrompt, media: Sequence[ImageInput], kind: str) -> list[str]:
     """What stands for each medium of a kind."""
     shown = [medium for medium in media if medium.kind == kind]
     numbers = (spec.number.format(at) if "numbered" in one.extra else "" for at, one in enumerate(shown))

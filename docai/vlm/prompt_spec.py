@@ -11,7 +11,7 @@ from docai.vlm.expansions import Expansion, run
 
 
 @dataclass(frozen=True, slots=True)
-class ClipPrompt:
+class MediumPrompt:
     """How a family writes clips that it sees as such, or sounds; the names mean what they mean in `PromptSpec`."""
 
     placeholder: str
@@ -52,8 +52,8 @@ class PromptSpec:
     fixed: bool = False
     stops: tuple[str, ...] = ()
     captions: tuple[str, str, str] | None = None
-    clips: ClipPrompt | None = None
-    sounds: ClipPrompt | None = None
+    clips: MediumPrompt | None = None
+    sounds: MediumPrompt | None = None
     asked: Callable[[str, Setting], str] | None = None
     most_images: int | None = None
     pages: bool = False
@@ -70,7 +70,7 @@ class PromptSpec:
         return self.written or re.escape(self.placeholder)
 
     @property
-    def beside(self) -> dict[str, ClipPrompt]:
+    def beside(self) -> dict[str, MediumPrompt]:
         """How media are written that are no images, by their kinds."""
         return {kind: how for kind, how in (("video", self.clips), ("audio", self.sounds)) if how is not None}
 

@@ -8,10 +8,10 @@ from docai.vlm.families import Family
 from docai.vlm.families import qwen_vision as qwen
 from docai.vlm.families.cohere_vision import TURNS
 from docai.vlm.positions import MropeSpec
-from docai.vlm.prompt_spec import ClipPrompt, PromptSpec
+from docai.vlm.prompt_spec import MediumPrompt, PromptSpec
 from docai.vlm.spec import ModelSpec
 
-_CLIPS = ClipPrompt(
+_CLIPS = MediumPrompt(
     "<|VIDEO_PAD|>",
     "<|VIDEO_PAD|>",
     "<|VISION_START|><|VIDEO_PAD|><|VISION_END|>",

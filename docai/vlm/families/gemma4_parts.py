@@ -10,7 +10,7 @@ from docai.vlm.expansions import Between, Timed
 from docai.vlm.families.gemma4_decoder import TURNS, gemma4_decoder, gemma4_rules, looks_ahead, text_config
 from docai.vlm.families.gemma4_hearing import hearing_rules
 from docai.vlm.hearing import HearingSpec
-from docai.vlm.prompt_spec import ClipPrompt, PromptSpec
+from docai.vlm.prompt_spec import MediumPrompt, PromptSpec
 from docai.vlm.spec import ModelSpec
 
 # From files of transformers, as published ones are, to those of MLX.
@@ -59,8 +59,8 @@ PROMPT = PromptSpec(
     template=TURNS,
     expand=Between("<|image>", "<image|>"),
     stops=("<turn|>",),
-    clips=ClipPrompt(
+    clips=MediumPrompt(
         "<|video|>", "<|video|>", "\n\n<|video|>\n\n", Timed("<|image>", "<image|>", time=_minutes, between=" ")
     ),
-    sounds=ClipPrompt("<|audio|>", "<|audio|>", "<|audio|>", Between("<|audio>", "<audio|>")),
+    sounds=MediumPrompt("<|audio|>", "<|audio|>", "<|audio|>", Between("<|audio>", "<audio|>")),
 )

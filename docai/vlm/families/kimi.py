@@ -13,7 +13,7 @@ from docai.vlm.families.decoder_rules import decoder_rules, key_rows_by_names
 from docai.vlm.families.moonvit import PUBLISHED, kimi_merger, moonvit_rules, moonvit_spec
 from docai.vlm.families.nested import MERGER, PROJECTOR, by_layout, nested_decoder
 from docai.vlm.families.towers import TOWER
-from docai.vlm.prompt_spec import ClipPrompt, PromptSpec
+from docai.vlm.prompt_spec import MediumPrompt, PromptSpec
 from docai.vlm.spec import ModelSpec
 
 PAD = "<|media_pad|>"
@@ -75,7 +75,7 @@ def _rules(spec: ModelSpec, *, channels_last: bool) -> tuple[Rule, ...]:
 RULES = by_layout(_rules)
 
 
-def prompt_spec(begin: str, end: str, clips: ClipPrompt) -> PromptSpec:
+def prompt_spec(begin: str, end: str, clips: MediumPrompt) -> PromptSpec:
     """`begin` and `end`: what stands around an image."""
     return PromptSpec(
         placeholder=_IMAGE,

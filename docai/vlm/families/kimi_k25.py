@@ -7,11 +7,11 @@ from functools import partial
 from docai.vlm.expansions import Timed
 from docai.vlm.families import Family, kimi
 from docai.vlm.images import navit_images
-from docai.vlm.prompt_spec import ClipPrompt
+from docai.vlm.prompt_spec import MediumPrompt
 from docai.vlm.videos import chunk_videos
 
 _VIDEO = "<|kimi_k25_video_placeholder|>"
-_CLIPS = ClipPrompt(_VIDEO, kimi.PAD, f"{_VIDEO}\n", Timed("<|media_begin|>video<|media_content|>", "<|media_end|>"))
+_CLIPS = MediumPrompt(_VIDEO, kimi.PAD, f"{_VIDEO}\n", Timed("<|media_begin|>video<|media_content|>", "<|media_end|>"))
 
 FAMILY = Family(
     "kimi_k25",

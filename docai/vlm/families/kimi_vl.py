@@ -7,11 +7,11 @@ from functools import partial
 from docai.vlm.expansions import Between
 from docai.vlm.families import Family, kimi
 from docai.vlm.images import moonshot_images
-from docai.vlm.prompt_spec import ClipPrompt
+from docai.vlm.prompt_spec import MediumPrompt
 from docai.vlm.videos import frame_videos
 
 _VIDEO = f"video<|media_content|>{kimi.PAD}"
-_CLIPS = ClipPrompt(_VIDEO, kimi.PAD, f"<|media_start|>{_VIDEO}<|media_end|>", Between("video<|media_content|>", ""))
+_CLIPS = MediumPrompt(_VIDEO, kimi.PAD, f"<|media_start|>{_VIDEO}<|media_end|>", Between("video<|media_content|>", ""))
 
 FAMILY = Family(
     "kimi_vl",

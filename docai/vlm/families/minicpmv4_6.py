@@ -25,7 +25,7 @@ from docai.vlm.families.nested import (
 from docai.vlm.families.text import CHATML
 from docai.vlm.families.towers import TOWER, naflex_spec
 from docai.vlm.images import sliced_images
-from docai.vlm.prompt_spec import ClipPrompt, PromptSpec
+from docai.vlm.prompt_spec import MediumPrompt, PromptSpec
 from docai.vlm.spec import ModelSpec
 from docai.vlm.videos import sliced_videos
 
@@ -92,7 +92,7 @@ FAMILY = Family(
         template=CHATML,
         expand=_SLICES,
         number="<image_id>{}</image_id>",
-        clips=ClipPrompt("<|video_pad|>", "<|video_pad|>", "<|video_pad|>", _SLICES),
+        clips=MediumPrompt("<|video_pad|>", "<|video_pad|>", "<|video_pad|>", _SLICES),
     ),
     sliced_images(),
     videos=sliced_videos(),

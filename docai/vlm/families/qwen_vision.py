@@ -21,7 +21,7 @@ from docai.vlm.families.decoders import decoder_spec
 from docai.vlm.families.text import ASSISTANT, CHATML, chatml
 from docai.vlm.images import qwen_images
 from docai.vlm.positions import MropeSpec
-from docai.vlm.prompt_spec import ClipPrompt, PromptSpec
+from docai.vlm.prompt_spec import MediumPrompt, PromptSpec
 from docai.vlm.spec import DecoderSpec, ModelSpec
 from docai.vlm.videos import qwen_videos
 
@@ -34,11 +34,11 @@ QWEN_2 = {
 QWEN_2_SECTIONS = (16, 24, 24)
 QWEN_3_SECTIONS = (24, 20, 20)
 _CLIP = "<|vision_start|><|video_pad|><|vision_end|>"
-CLIPS = ClipPrompt("<|video_pad|>", "<|video_pad|>", _CLIP)
-STAMPED_CLIPS = ClipPrompt(_CLIP, "<|video_pad|>", _CLIP, Stamped("<|vision_start|>", "<|vision_end|>"))
+CLIPS = MediumPrompt("<|video_pad|>", "<|video_pad|>", _CLIP)
+STAMPED_CLIPS = MediumPrompt(_CLIP, "<|video_pad|>", _CLIP, Stamped("<|vision_start|>", "<|vision_end|>"))
 
 
-def prompt_spec(*, system: bool, clips: ClipPrompt | None = CLIPS) -> PromptSpec:
+def prompt_spec(*, system: bool, clips: MediumPrompt | None = CLIPS) -> PromptSpec:
     """ChatML; `system`: with the line that stands first where a conversation has none of its own (Qwen2-VL)."""
     return PromptSpec(
         placeholder="<|image_pad|>",
