@@ -28,6 +28,7 @@ from docai.preprocess.sliced import SlicedImages
 from docai.preprocess.tiles import CanvasCuts
 from docai.vlm.images import (
     block_images,
+    bounded_images,
     cut_images,
     gemma_images,
     llava_images,
@@ -38,6 +39,7 @@ from docai.vlm.images import (
     qwen_images,
     siglip_images,
     sliced_images,
+    split_images,
     tiled_images,
 )
 from docai.vlm.prep import preprocessor_config
@@ -190,6 +192,20 @@ def test_steps_may_be_left_out() -> None:
     np.testing.assert_array_equal(bytes_only(rgb).pixels[0], rgb)
     one_colour = siglip_images()({"image_mean": 0.5, "image_std": 0.25, "do_rescale": None}, {})
     np.testing.assert_allclose(one_colour(rgb).pixels[0], (rgb / 255 - 0.5) / 0.25, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        qwen_images, pixtral_images, locate_images, moonshot_images, navit_images, bounded_images, block_images,
+        split_images, sliced_images,
+    ],
+)  # fmt: skip
+def test_patches_are_those_of_the_tower(make: Callable[..., Any]) -> None:
+    """It could not read others, whatever the processor's file says."""
+    prep = {"patch_size": 20, "encoder_patch_size": 20}
+    assert make()(prep, {"vision_config": {"patch_size": 18}}).patch == 18
+    assert make()(prep, {}).patch == 20
 
 
 def test_an_unknown_filter_is_named() -> None:

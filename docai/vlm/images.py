@@ -33,7 +33,7 @@ from docai.preprocess.resample import BICUBIC, BILINEAR
 from docai.preprocess.sizes import Size
 from docai.preprocess.sliced import SlicedImages
 from docai.preprocess.tiles import Cuts, PanAndScan
-from docai.vlm.prep import Config, Images, Prep, checked, cuts_of, normalization, resampling, size_of
+from docai.vlm.prep import Config, Images, Prep, checked, cuts_of, normalization, patch_of, resampling, size_of
 
 PINPOINTS = [[336, 672], [672, 336], [672, 672], [1008, 336], [336, 1008]]  # LLaVA 1.6, sides in tiles of 336
 
@@ -54,7 +54,7 @@ def qwen_images(
         size, vision = prep.get("size") or {}, config.get("vision_config") or {}
         return PackedImages(
             normalization(prep, mean, std),
-            patch=prep.get("patch_size") or vision.get("patch_size") or patch,
+            patch=patch_of(prep, config, patch),
             merge=prep.get("merge_size") or vision.get("spatial_merge_size") or merge,
             temporal=prep.get("temporal_patch_size") or vision.get("temporal_patch_size") or temporal,
             least_pixels=prep.get("min_pixels") or size.get("shortest_edge") or size.get("min_pixels") or least_pixels,
@@ -169,7 +169,7 @@ def budget_images(
 
     def build(prep: Prep, config: Config) -> ImageProcessor:
         vision = config.get("vision_config") or {}
-        side = vision.get("patch_size") or prep.get("patch_size") or patch  # what the model takes goes first
+        side = patch_of(prep, config, patch)
         merge = vision.get("pooling_kernel_size") or prep.get("pooling_kernel_size") or pool
         budget = prep.get("max_soft_tokens") or tokens
         return BudgetImages(
@@ -192,7 +192,7 @@ def pixtral_images(*, patch: int = 16, edge: int = 1024, merge: int = 1) -> Imag
         vision, size = config.get("vision_config") or {}, prep.get("size") or {}
         return FittedImages(
             normalization(prep, CLIP_MEAN, CLIP_STD),
-            patch=vision.get("patch_size") or size_of(prep.get("patch_size"), patch)[0],
+            patch=patch_of(prep, config, patch),
             merge=config.get("spatial_merge_size") or merge,
             edge=size.get("longest_edge") or size.get("height") or vision.get("image_size") or edge,
             how=resampling(prep, BICUBIC),
@@ -234,8 +234,8 @@ def locate_images(*, patch: int = 14, merge: int = 2, most: int = 25_600) -> Ima
         vision = config.get("vision_config") or {}
         return GrownImages(
             normalization(prep, HALF, HALF),
-            patch=prep.get("patch_size") or vision.get("patch_size") or patch,
-            merge=(prep.get("merge_kernel_size") or vision.get("merge_kernel_size") or [merge])[0],
+            patch=patch_of(prep, config, patch),
+            merge=_square(prep.get("merge_kernel_size") or vision.get("merge_kernel_size"), merge),
             most_patches=prep.get("in_token_limit") or most,
             how=resampling(prep, BICUBIC),
         )
@@ -250,7 +250,7 @@ def moonshot_images(*, patch: int = 14, merge: int = 2, most: int = 4096) -> Ima
         vision = config.get("vision_config") or {}
         return FilledImages(
             normalization(prep, CLIP_MEAN if prep else HALF, CLIP_STD if prep else HALF),
-            patch=prep.get("patch_size") or vision.get("patch_size") or patch,
+            patch=patch_of(prep, config, patch),
             merge=_square(prep.get("merge_kernel_size") or vision.get("merge_kernel_size"), merge),
             most_patches=prep.get("in_token_limit") or most,
             most_side=511,
@@ -271,7 +271,7 @@ def navit_images(*, patch: int = 14, merge: int = 2, most: int = 16_384, side: i
         kernel = said.get("merge_kernel_size") or said.get("merge_size") or vision.get("merge_kernel_size")
         return FilledImages(
             normalization(said, HALF, HALF),
-            patch=said.get("patch_size") or vision.get("patch_size") or patch,
+            patch=patch_of(said, config, patch),
             merge=_square(kernel, merge),
             most_patches=said.get("in_patch_limit") or said.get("max_patches") or most,
             most_side=longest,
@@ -308,10 +308,9 @@ def bounded_images(*, patch: int = 16, least: int = 256, most: int = 3600) -> Im
     """Phi-4 with SigLIP 2, whose config.json has the bounds."""
 
     def build(prep: Prep, config: Config) -> ImageProcessor:
-        vision = config.get("vision_config") or {}
         return BoundedImages(
             normalization(prep, HALF, HALF),
-            patch=prep.get("patch_size") or vision.get("patch_size") or patch,
+            patch=patch_of(prep, config, patch),
             least_patches=prep.get("min_num_patches") or config.get("min_num_patches") or least,
             most_patches=prep.get("max_num_patches") or config.get("max_num_patches") or most,
             how=resampling(prep, BILINEAR),
@@ -327,7 +326,7 @@ def block_images(*, patch: int = 16, merge: int = 2, most: int = 36_864) -> Imag
         vision = config.get("vision_config") or {}
         return BlockImages(
             normalization(prep, HALF, HALF),
-            patch=prep.get("patch_size") or vision.get("patch_size") or patch,
+            patch=patch_of(prep, config, patch),
             merge=vision.get("spatial_merge_size") or merge,
             most_patches=most,
             how=resampling(prep, BILINEAR),
@@ -340,7 +339,6 @@ def split_images(*, patch: int = 16, merge: int = 2, tile: int = 512, least: int
     """LFM2-VL: native resolution, tiles of large pictures and the whole of them."""
 
     def build(prep: Prep, config: Config) -> ImageProcessor:
-        vision = config.get("vision_config") or {}
 
         def said(name: str, default: Any) -> Any:
             value = prep.get(name)
@@ -350,7 +348,7 @@ def split_images(*, patch: int = 16, merge: int = 2, tile: int = 512, least: int
         cuts = cuts_of(Cuts, said("min_tiles", 2), said("max_tiles", 10))
         return SplitImages(
             normalization(prep, HALF, HALF),
-            patch=said("encoder_patch_size", vision.get("patch_size") or patch),
+            patch=patch_of(prep, config, said("encoder_patch_size", patch)),
             merge=said("downsample_factor", merge),
             least_tokens=said("min_image_tokens", least),
             most_tokens=said("max_image_tokens", most),
@@ -371,11 +369,10 @@ def sliced_images(*, patch: int = 14, scale: int = 448, slices: int = 9) -> Imag
     """
 
     def build(prep: Prep, config: Config) -> ImageProcessor:
-        vision = config.get("vision_config") or {}
         mode = config.get("downsample_mode") or prep.get("downsample_mode")
         return SlicedImages(
             normalization(prep, HALF, HALF),
-            patch=prep.get("patch_size") or vision.get("patch_size") or patch,
+            patch=patch_of(prep, config, patch),
             merge=2 if mode == "4x" else 4,
             inner=1 if mode == "4x" else 2,
             scale=prep.get("scale_resolution") or scale,

@@ -116,6 +116,13 @@ def size_of(value: Any, default: int) -> Size:
     return height, int(value.get("width") or height)
 
 
+def patch_of(prep: Prep, config: Config, default: int) -> int:
+    """The side of a patch in pixels: what config.json says of the tower, which takes no other, counts first."""
+    said = (config.get("vision_config") or {}).get("patch_size") or prep.get("patch_size") or default
+    side: int = size_of(said, default)[0] if isinstance(said, Mapping) else said
+    return side
+
+
 def cuts_of(kind: type[Cuts], least: int, most: int) -> Cuts:
     """Crops, within reason."""
     if not 1 <= least <= most <= MOST_CUTS:
