@@ -1,4 +1,5 @@
-"""How writing works: scripts without spaces, scripts from right to left, words split at a line end, times."""
+"""How writing works: scripts without spaces, scripts from right to left, words split at a line end, times, what files
+can hold."""
 
 from __future__ import annotations
 
@@ -23,6 +24,11 @@ def is_cjk(char: str) -> bool:
 def count_cjk(text: str) -> int:
     """How many characters of a text are Chinese, Japanese or their full-width signs."""
     return 0 if text.isascii() else len(_CJK.findall(text))
+
+
+def storable(text: str) -> str:
+    """Text without lone surrogates, which no file can hold; names of files that are no UTF-8 have such."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def is_rtl(text: str) -> bool:

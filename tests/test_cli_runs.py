@@ -445,3 +445,6 @@ def test_a_name_that_is_no_utf8_is_read_and_found_again(pdfs: Path, capsys: pyte
     assert (pdfs / "out" / os.fsdecode(b"caf\xe9.md")).read_text().startswith("Hello world")
     assert run("ocr", "in", "-o", "out", "-f", "markdown,json") == ExitCode.OK
     assert "2 skipped" in capsys.readouterr().err
+    for form, suffix in [("json", "json"), ("csv", "csv"), ("coco", "coco.json")]:
+        assert run("detect", "in", "-o", "found", "-f", form) == ExitCode.OK
+        assert (pdfs / "found" / f"{name[:-4]}.{suffix}").exists()

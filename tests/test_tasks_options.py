@@ -86,3 +86,10 @@ def test_values_that_are_not_allowed(cls: type, values: dict[str, object]) -> No
 
 def test_a_password_is_shown_nowhere() -> None:
     assert "open sesame" not in repr(OcrOptions(password="open sesame"))
+
+
+def test_languages_are_for_tesseract() -> None:
+    assert OcrOptions(model="tesseract", lang="deu").lang == "deu"
+    assert OcrOptions(model="some/model", lang="deu").without_model.lang is None
+    with pytest.raises(UsageError, match="languages are for -m tesseract"):
+        OcrOptions(lang="deu")

@@ -11,6 +11,7 @@ import orjson
 
 from docai.layout.detections import PageDetections
 from docai.types import Label, Point, Region
+from docai.writing import storable
 
 COLUMNS = ("source", "page", "unit", "order", "label", "name", "score", "left", "top", "right", "bottom")
 _DIGITS = 3
@@ -31,7 +32,7 @@ def as_csv(pages: Iterable[PageDetections], *, header: bool = True) -> str:
 def _row(found: PageDetections, region: Region) -> tuple[Any, ...]:
     page, score = found.page, region.score
     return (
-        page.source, page.index + 1, page.unit, region.order, region.label.value, region.name,
+        storable(page.source), page.index + 1, page.unit, region.order, region.label.value, region.name,
         None if score is None else _rounded(score), *map(_rounded, region.box.as_tuple()),
     )  # fmt: skip
 
@@ -47,7 +48,8 @@ def as_coco(pages: Sequence[PageDetections]) -> bytes:
     """
     images = [
         {
-            "id": number, "file_name": found.page.source, "page": found.page.index + 1, "unit": found.page.unit,
+            "id": number, "file_name": storable(found.page.source),
+            "page": found.page.index + 1, "unit": found.page.unit,
             "width": _rounded(found.page.width), "height": _rounded(found.page.height),
         }
         for number, found in enumerate(pages, 1)

@@ -12,6 +12,7 @@ from docai.errors import UsageError
 from docai.export.figures import attached
 from docai.export.options import ExportOptions as ExportOptions
 from docai.types import Document
+from docai.writing import storable
 
 if TYPE_CHECKING:
     from docai.render.document import Source
@@ -70,8 +71,3 @@ def export(
     extra = (source,) if chosen.needs_source else ()
     result: str | bytes = module.render(document, options or ExportOptions(), *extra)
     return storable(result) if isinstance(result, str) else result
-
-
-def storable(text: str) -> str:
-    """Text without lone surrogates, which no file can hold."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -16,6 +16,7 @@ from docai.geometry import clip
 from docai.layout.detector import label_named
 from docai.layout.order import reading_order
 from docai.types import Box, Label, Line, Page, Point, Region, Style, Word
+from docai.writing import storable
 
 MOST_BYTES = 32 << 20
 MOST_ENTRIES = 4096  # of one page
@@ -82,7 +83,7 @@ def detections_json(found: PageDetections) -> bytes:
     page = found.page
     labels = list(Label)
     said: dict[str, Any] = {
-        "source": page.source,
+        "source": storable(page.source),
         "page": page.index + 1,
         "unit": page.unit,
         "size": [_number(v) for v in page.size],

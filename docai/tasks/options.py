@@ -111,6 +111,10 @@ class OcrOptions(ReadingOptions):
             _check_words(name, getattr(self, name))
         if self.engine:
             _refuse_asking(self)
+        if self.lang and self.model == ENGINES[0]:
+            raise UsageError(
+                f"lang: {self.model} reads the scripts that it knows unasked; languages are for -m tesseract"
+            )
 
     @property
     def engine(self) -> bool:
@@ -125,7 +129,9 @@ class OcrOptions(ReadingOptions):
     @property
     def without_model(self) -> OcrOptions:
         """The same where no pixels are read, so that no model is asked for anything."""
-        return replace(self, model=ENGINES[0], task=None, prompt=None, multi_page=False, crop_to_patches=False)
+        return replace(
+            self, model=ENGINES[0], lang=None, task=None, prompt=None, multi_page=False, crop_to_patches=False
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
