@@ -46,10 +46,10 @@ class Config:
         return Config(value, defaults, f"{self._where}, {name}")
 
     def expect(self, **only: Any) -> None:
-        """Raise CheckpointError where a field has another value than this one, which all models of a kind have."""
+        """Raise CheckpointError where a field has another value than the one that is read here."""
         for name, value in only.items():
             if (said := self.get(name, value)) != value:
-                raise CheckpointError(f"{self._where}: expected {name} {value!r}, got {said!r}; no model here has that")
+                raise CheckpointError(f"{self._where}: expected {name} {value!r}, got {said!r}; docai reads no other")
 
     def with_defaults(self, defaults: Mapping[str, Any]) -> Config:
         """The same object over other defaults."""

@@ -43,8 +43,16 @@ class MoeSpec:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.top_k <= self.experts:
-            raise ValueError(f"a token cannot have {self.top_k} of {self.experts} experts")
+        numbers = self.experts, self.top_k, self.groups, self.top_groups
+        if any(type(number) is not int for number in numbers):
+            raise ValueError(f"experts and their groups come in whole numbers; got {numbers}")
+        if not 0 < self.top_groups <= self.groups or self.experts % self.groups:
+            raise ValueError(f"{self.top_groups} of {self.groups} groups do not divide {self.experts} experts")
+        each = self.experts // self.groups
+        if self.top_groups < self.groups and each < 2:
+            raise ValueError(f"groups are ranked by their best two experts; got groups of {each}")
+        if not 0 < self.top_k <= each * self.top_groups:
+            raise ValueError(f"a token cannot have {self.top_k} of {each * self.top_groups} experts")
 
 
 class ExpertLinear(nn.Module):

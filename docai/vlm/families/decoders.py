@@ -317,17 +317,9 @@ def _latent_mlp(config: Config, number: int) -> MlpSpec | MoeSpec:
     dense = not experts or number < config["first_k_dense_replace"] or number % config.get("moe_layer_freq", 1)
     if dense:
         return MlpSpec(config["intermediate_size"], activation, bias=config["mlp_bias"])
-    for name, known in (("scoring_func", "sigmoid"), ("topk_method", "noaux_tc")):
-        if config.get(name, known) != known:
-            raise CheckpointError(f"config.json: expected {name} to be {known}; got {config[name]!r}")
+    config.expect(scoring_func="sigmoid", topk_method="noaux_tc")
     width, shared = config["moe_intermediate_size"], config.get("n_shared_experts") or 0
     top_k, groups, top_groups = (config.get(name) or 1 for name in ("num_experts_per_tok", "n_group", "topk_group"))
-    if any(type(number) is not int or number < 1 for number in (experts, top_k, groups, top_groups)):
-        raise CheckpointError(f"config.json: expected numbers of experts; got {top_k} of {experts}, in {groups} groups")
-    if experts % groups or top_groups > groups or (groups > top_groups and experts < 2 * groups):
-        raise CheckpointError(f"config.json: {top_groups} of {groups} groups do not divide {experts} experts")
-    if top_k > experts // groups * top_groups:
-        raise CheckpointError(f"config.json: a token cannot have {top_k} of {experts // groups * top_groups} experts")
     return MoeSpec(
         experts,
         top_k,
