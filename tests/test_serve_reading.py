@@ -59,6 +59,15 @@ def test_the_regions_are_those_of_the_command_line(server: Served, folder: Path)
         assert said["errors"] == []
 
 
+def test_detectors_are_listed(server: Served) -> None:
+    found = {one["id"]: one["tasks"] for one in server.json("GET", "/v1/models")["data"]}
+    assert list(found)[:3] == ["got", "sees", "embedded"]
+    assert (found["got"], found["embedded"]) == (["chat"], ["ocr"])
+    assert all(found[name] == ["detect"] for name in DETECTORS)
+    assert server.json("GET", f"/v1/models/{DETECTORS[0]}")["id"] == DETECTORS[0]
+    server.json("GET", "/v1/models/private", status=404)
+
+
 def test_a_layout_by_its_detector_s_name(server: Served, folder: Path) -> None:
     for name in (*DETECTORS, "embedded"):
         said = server.json("POST", "/v1/parse", {"document": URI, "layout": name})

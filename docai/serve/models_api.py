@@ -12,7 +12,7 @@ from docai.export.formats import FORMATS
 from docai.serve.desk import desk_of
 from docai.serve.errors import ApiError, reply
 from docai.serve.models import Offered
-from docai.serve.pages import engines
+from docai.serve.pages import detectors, engines
 from docai.serve.route import Route
 from docai.version import __version__
 
@@ -24,20 +24,28 @@ router = APIRouter(route_class=Route, tags=["models"])
 
 @router.get("/v1/models")
 async def models(request: Request) -> Response:
-    """The models to chat with, and the engines that read documents."""
-    offered = [_described(one) for one in desk_of(request).models.offered.values()]
-    return reply({"object": "list", "data": [*offered, *map(_engine, engines())]})
+    """The models to chat with, the engines that read documents, and the detectors that find their regions."""
+    return reply({"object": "list", "data": list((await _all(request)).values())})
 
 
 @router.get("/v1/models/{name:path}")
 async def model(name: str, request: Request) -> Response:
     """One of them."""
-    if name in engines():
-        return reply(_engine(name))
-    offered = desk_of(request).models.offered.get(name)
-    if offered is None:
+    found = (await _all(request)).get(name)
+    if found is None:
         raise ApiError(404, f"there is no model {name[:100]!r}", code="model_not_found", param="model")
-    return reply(_described(offered))
+    return reply(found)
+
+
+async def _all(request: Request) -> dict[str, dict[str, Any]]:
+    """All that requests may name as a model, by name; a name that is taken stays what it is."""
+    desk = desk_of(request)
+    found = {name: _described(one) for name, one in desk.models.offered.items()}
+    fixed = {"ocr": engines(), "detect": await desk.by_hand(detectors, desk)}
+    for task, names in fixed.items():
+        for name in names:
+            found.setdefault(name, _fixed(name, task))
+    return found
 
 
 def _described(offered: Offered) -> dict[str, Any]:
@@ -50,9 +58,9 @@ def _described(offered: Offered) -> dict[str, Any]:
     return said
 
 
-def _engine(name: str) -> dict[str, Any]:
-    said = {"id": name, "object": "model", "created": 0, "owned_by": "docai", "loaded": True, "tasks": ["ocr"]}
-    return said | _as_mistral(ocr=True)
+def _fixed(name: str, task: str) -> dict[str, Any]:
+    said = {"id": name, "object": "model", "created": 0, "owned_by": "docai", "loaded": True, "tasks": [task]}
+    return said | _as_mistral(ocr=task == "ocr")
 
 
 def _as_mistral(**can: bool) -> dict[str, Any]:

@@ -88,6 +88,15 @@ def check_engine(desk: Desk, name: str) -> None:
     _check_name(name, (*engines(), *desk.models.offered), "to read with", "model")
 
 
+def detectors(desk: Desk) -> tuple[str, ...]:
+    """The learned detectors that requests may name. It looks at files: not for the event loop."""
+    from docai.layout.detector import MODELS
+    from docai.tasks.ocr import is_cached
+
+    named = tuple(map(name_of, desk.options.detector or ()))
+    return (*named, *(name for name in MODELS if name not in named and is_cached(name)))
+
+
 def detector_of(desk: Desk, name: str | None, param: str = "model") -> str:
     """What the detector of a request is for `docai.layout`: a path only where the server was started with it.
 
