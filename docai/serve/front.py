@@ -155,8 +155,9 @@ class Hosts:
         self._allowed = frozenset(options.allow_host or ())
         own = {"localhost", "", options.host.lower()}
         if not self._local:
-            machine = socket.gethostname().lower()
-            own |= {machine, f"{machine}.local", socket.getfqdn().lower()}
+            machine = socket.gethostname().lower()  # no name is looked up, as that can take long
+            short = machine.partition(".")[0]
+            own |= {machine, short, f"{short}.local"}
         self._own = own | self._allowed
 
     def known(self, host: str) -> bool:
