@@ -16,6 +16,7 @@ from docai.nn.attention import AttentionSpec
 from docai.nn.cache import LayerCache
 from docai.nn.latent_cache import LatentRows
 from docai.nn.mask import Mask
+from docai.nn.packed import Packed
 from docai.nn.rope import RopeSpec, Rotation
 from docai.nn.scores import attend
 
@@ -67,16 +68,8 @@ class HeadLinear(nn.Module):
         return QuantizedHeadLinear(self.weight, group_size, bits, mode)
 
 
-class QuantizedHeadLinear(nn.Module):
-    """Names: weight, scales, biases, as mx.quantize has them."""
-
-    def __init__(self, weight: mx.array, group_size: int, bits: int, mode: str) -> None:
-        super().__init__()
-        self.group_size, self.bits, self.mode = group_size, bits, mode
-        self.weight, self.scales, *biases = mx.quantize(weight, group_size, bits, mode=mode)
-        if biases:
-            self.biases = biases[0]
-        self.freeze()
+class QuantizedHeadLinear(Packed):
+    """`HeadLinear` with packed weights."""
 
     def __call__(self, x: mx.array) -> mx.array:
         return self._product(x, transpose=True)

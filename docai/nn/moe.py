@@ -11,6 +11,7 @@ import mlx.nn as nn
 
 from docai.nn.activation import gated
 from docai.nn.mlp import Mlp, MlpSpec
+from docai.nn.packed import Packed
 
 _LEAST = 1e-20  # added to a sum of weights that may all be nothing (DeepSeek's)
 _SORTED = 64  # chosen experts from which on tokens are sorted by expert, so that each expert's weights are read once
@@ -73,16 +74,8 @@ class ExpertLinear(nn.Module):
         return QuantizedExpertLinear(self.weight, group_size, bits, mode)
 
 
-class QuantizedExpertLinear(nn.Module):
-    """`ExpertLinear` with quantized weights."""
-
-    def __init__(self, weight: mx.array, group_size: int | None, bits: int | None, mode: str) -> None:
-        super().__init__()
-        self.group_size, self.bits, self.mode = group_size, bits, mode
-        self.weight, self.scales, *biases = mx.quantize(weight, group_size=group_size, bits=bits, mode=mode)
-        if biases:
-            self.biases = biases[0]
-        self.freeze()
+class QuantizedExpertLinear(Packed):
+    """`ExpertLinear` with packed weights."""
 
     def __call__(self, x: mx.array, indices: mx.array, *, ordered: bool) -> mx.array:
         return mx.gather_qmm(
