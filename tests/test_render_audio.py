@@ -140,6 +140,11 @@ def header(**changed: int) -> bytes:
     return data[:20] + struct.pack("<HHIIHH", *said.values()) + data[36:]
 
 
+def au(rate: int) -> bytes:
+    """A file of Sun's, for FFmpeg: 16 bits, one channel."""
+    return b".snd" + struct.pack(">IIIII", 24, 200, 3, rate, 1) + bytes(200)
+
+
 LOUD = np.full(100, 1e5, np.float32)
 NOTHING = np.zeros(0, np.float32)
 
@@ -160,6 +165,8 @@ NOTHING = np.zeros(0, np.float32)
         (header(frame=7), InputError, "contradicts itself"),
         (wav(np.array([0, np.nan], np.float32), bits=32, code=3), InputError, "samples that are no numbers"),
         (wav(LOUD, bits=32, code=3), InputError, "10000 times full scale"),
+        (au(1_426_111_360), InputError, r"^audio: 1426111360 samples a second; expected one rate from 1000 to 768000"),
+        (au(999), InputError, r"^audio: 999 samples a second; expected one rate"),
         (counted(3), InputError, "^audio: the file has no audio track: it is a video without sound"),
         (wav(tone(3.0)), LimitExceeded, "^audio: audio too long: 3.0 seconds exceed the limit of 2; .*--max-audio-sec"),
         (encoded(tone(3.0), 16_000, "flac", "flac"), LimitExceeded, "3.0 seconds exceed the limit of 2"),

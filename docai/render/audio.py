@@ -114,6 +114,9 @@ class _AvSound:
         self.metadata = {str(k): str(v) for k, v in self._container.metadata.items()}
         self.seconds = self._length()
         self.rate = int(self._stream.codec_context.sample_rate or 0) or self._first_rate()
+        if self.rate not in RATES:
+            self.close()
+            raise self._wrong_rate(self.rate)
 
     def _opened(self) -> Any:
         """The stream of sound, at its beginning."""
@@ -151,15 +154,19 @@ class _AvSound:
         """What each frame holds, in order. What cannot be decoded is passed over; where nothing can, that is told."""
         count = 0
         for frame in self._frames():
-            if frame.sample_rate != self.rate or frame.sample_rate not in RATES:
-                raise InputError(
-                    f"{frame.sample_rate} samples a second, where {self.rate} are said; expected one rate from "
-                    f"{RATES.start} to {RATES.stop - 1}: convert it to WAV first"
-                )
+            if frame.sample_rate != self.rate:
+                raise self._wrong_rate(frame.sample_rate)
             yield _mixed(frame)
             count += 1
         if not count and self._notes:
             raise InputError(f"{_BROKEN} ({self._notes[-1]})")
+
+    def _wrong_rate(self, found: int) -> InputError:
+        said = "" if found == self.rate else f", where {self.rate} are said"
+        return InputError(
+            f"{found} samples a second{said}; expected one rate from {RATES.start} to {RATES.stop - 1}: convert it to "
+            "WAV first"
+        )
 
     def _frames(self) -> Iterator[Any]:
         """All frames, from the first one on."""
