@@ -199,6 +199,13 @@ def test_heads_that_do_not_divide_the_tower_are_named() -> None:
         spec_of({**KIMI_VL, "vision_config": {**KIMI_VL["vision_config"], "num_attention_heads": 7}})
 
 
+@pytest.mark.parametrize("field", ["merge_type", "pos_emb_type", "video_attn_type", "mm_projector_type"])
+def test_another_way_of_seeing_than_kimi_k25_s_is_refused(field: str) -> None:
+    assert field in KIMI_K25["vision_config"]
+    with pytest.raises(CheckpointError, match=f"vision_config: expected {field} '.*', got 'another'"):
+        spec_of({**KIMI_K25, "vision_config": {**KIMI_K25["vision_config"], field: "another"}})
+
+
 def test_they_have_short_names_and_are_no_longer_to_come() -> None:
     assert {"kimi-vl", "kimi-vl-thinking", "kimi-k2.5"} <= RECIPES.keys()
     assert later_family("kimi_vl") is None

@@ -18,6 +18,11 @@ from docai.vlm.spec import ModelSpec
 
 PAD = "<|media_pad|>"
 _IMAGE = f"image<|media_content|>{PAD}"
+# What configs of Kimi K2.5 say of the tower and the projector in words.
+_KNOWN = {
+    "merge_type": "sd2_tpool", "pos_emb_type": "divided_fixed", "video_attn_type": "spatial_temporal",
+    "mm_projector_type": "patchmerger",
+}  # fmt: skip
 _TURNS = (
     "{% for message in messages %}{% if loop.first and message.role != 'system' %}"
     "<|im_system|>system<|im_middle|>You are a helpful assistant<|im_end|>{% endif %}"
@@ -34,6 +39,7 @@ def spec(config: Config, *, clips: bool) -> ModelSpec:
     if not config.get("vision_config"):  # exports of mlx-lm leave the tower out
         return ModelSpec(decoder)
     vision = config.section("vision_config")
+    vision.expect(**_KNOWN)
     tower = moonvit_spec(vision, clips=clips)
     eps = config.get("projection_layer_norm_eps") or vision.get("projector_ln_eps") or 1e-5
     token = config.get("media_placeholder_token_id") or config.get("image_token_id") or 163_605

@@ -19,6 +19,7 @@ EPS = 1e-5  # of all norms of the tower and behind it; in no config
 _VISION = {
     "hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "num_attention_heads": 16,
     "patch_size": 14, "num_channels": 3, "pos_emb_height": 64, "pos_emb_width": 64, "merge_kernel_size": [2, 2],
+    "hidden_act": "gelu_pytorch_tanh",
 }  # fmt: skip
 # Fields by what mlx-vlm, Kimi-VL and Kimi K2.5 call them; the last one is transformers' name.
 _CALLED = {
@@ -49,7 +50,7 @@ def moonvit_spec(vision: Config, *, clips: bool = False) -> PackedVitSpec:
         hidden,
         said["num_hidden_layers"],
         heads,
-        MlpSpec(said["intermediate_size"], "gelu_tanh", gated=False, bias=True),
+        MlpSpec(said["intermediate_size"], vision["hidden_act"], gated=False, bias=True),
         vision["patch_size"],
         frames=1,
         channels=vision["num_channels"],
