@@ -207,5 +207,5 @@ def test_a_step_takes_as_many_operations_for_many_as_for_one(folder: Path, tmp_p
         mx.eval([a for cache in (batch._caches or batch._own) for a in cache.state], batch._now.tokens)
         logits = network.step(batch._now.tokens[:, None], batch._caches or batch._own, batch._shifts)
         counts[rows] = operations(tmp_path, logits)
-    assert 50 < counts[1]
+    assert counts[1] > 50
     assert counts[2] == counts[8] <= 1.1 * counts[1]
