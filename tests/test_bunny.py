@@ -87,3 +87,14 @@ def test_pictures_are_padded_to_squares_without_a_file_that_says_how() -> None:
     assert wide.tokens == 729
     assert wide.pixels.shape == (1, 384, 384, 3)
     assert [float(wide.pixels[0, at, 0, 0]) for at in (0, 192)] == pytest.approx([127 / 127.5 - 1, -1], abs=1e-3)
+
+
+def test_a_strange_number_of_a_layer_makes_no_more_layers() -> None:
+    whole = published("bunny-llama", 2)
+    strange = "model.vision_tower.vision_tower.vision_model.encoder.layers.999999999.layer_norm1.bias"
+    spec = resolve(
+        Checkpoint("strange", Path(), whole.config, (), {**whole.tensors, strange: TensorInfo("F16", (1,))})
+    )[1]
+    assert isinstance(spec, ModelSpec)
+    assert isinstance(spec.vision, VitSpec)
+    assert spec.vision.layers == 3

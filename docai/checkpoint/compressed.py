@@ -14,13 +14,14 @@ from docai.checkpoint.tensors import TensorInfo
 from docai.errors import CheckpointError
 
 _PACKED, _SCALE, _SHAPE = ".weight_packed", ".weight_scale", ".weight_shape"
+_WORDS = ("I32", "U32")
 _UNKNOWN = (".weight_zero_point", ".weight_g_idx", ".weight_global_scale")
 
 
 def as_affine(tensors: Mapping[str, TensorInfo]) -> Mapping[str, TensorInfo]:
     """The table of a checkpoint's tensors with packed matrices under the names that MLX's exports have.
 
-    Raises CheckpointError for groups with zero points of their own, or in another order.
+    Raises CheckpointError for groups with zero points of their own, or in another order, and for words of other sizes.
     """
     if not holds_packed(tensors):
         return tensors
@@ -31,6 +32,8 @@ def as_affine(tensors: Mapping[str, TensorInfo]) -> Mapping[str, TensorInfo]:
     out: dict[str, TensorInfo] = {}
     for name, info in tensors.items():
         if name.endswith(_PACKED):
+            if info.dtype not in _WORDS:
+                raise CheckpointError(f"{name}: expected words of 32 bits ({', '.join(_WORDS)}), got {info.dtype}")
             out[f"{name.removesuffix(_PACKED)}.weight"] = TensorInfo("U32", info.shape, info.file, info.offset)
         elif name.endswith(_SCALE):
             stem = name.removesuffix(_SCALE)

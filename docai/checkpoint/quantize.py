@@ -76,9 +76,10 @@ def _compressed(said: Mapping[str, Any], where: str) -> QuantizationConfig:
     known = {"type": "int", "symmetric": True, "strategy": "group"}
     if not isinstance(first, Mapping) or any(other != first for other in weights[1:]):
         raise problem
-    if any(first.get(name) != value for name, value in known.items()) or first.get("num_bits") not in (4, 8):
+    bits, group = first.get("num_bits"), first.get("group_size")
+    if any(first.get(name) != value for name, value in known.items()) or bits not in (4, 8) or group is None:
         raise problem
-    return QuantizationConfig(_quantization({"bits": first["num_bits"], **first}, None, where))
+    return QuantizationConfig(_quantization({"bits": bits, "group_size": group}, None, where))
 
 
 def _quantization(said: Any, default: Quantization | None, where: str) -> Quantization:

@@ -248,15 +248,17 @@ def moonshot_images(*, patch: int = 14, merge: int = 2, most: int = 4096) -> Ima
 
     def build(prep: Prep, config: Config) -> ImageProcessor:
         vision = config.get("vision_config") or {}
+        # published files have the latter; the class behind them has the former where a file says nothing
+        mean, std = (CLIP_MEAN, CLIP_STD) if prep else (HALF, HALF)
         return FilledImages(
-            normalization(prep, CLIP_MEAN if prep else HALF, CLIP_STD if prep else HALF),
+            normalization(prep, mean, std),
             patch=patch_of(prep, config, patch),
             merge=_square(prep.get("merge_kernel_size") or vision.get("merge_kernel_size"), merge),
             most_patches=prep.get("in_token_limit") or most,
             most_side=511,
             how=resampling(prep, BICUBIC),
             shrink_sides=False,
-            fill=bool(prep.get("pad_input", not prep)),  # published files say so; the class behind them does not
+            fill=bool(prep.get("pad_input", not prep)),  # likewise
         )
 
     return checked(build)

@@ -34,10 +34,10 @@ def bunny_family(name: str, model_type: str, decoder: str, template: str, *, fix
 def _tower_by_names(config: Mapping[str, Any], names: Collection[str]) -> Mapping[str, Any]:
     """The config with the layers that the tower has: the published code drops the last one, whatever is said of it."""
     found = [re.search(r"vision_(?:tower|model)\..*\blayers\.(\d+)\.|^vision\.blocks\.(\d+)\.", name) for name in names]
-    numbers = [int(one[1] or one[2]) for one in found if one]
-    if not numbers:
+    layers = {one[1] or one[2] for one in found if one}
+    if not layers:
         return config
-    return {**config, "vision_config": {**(config.get("vision_config") or {}), "num_hidden_layers": max(numbers) + 1}}
+    return {**config, "vision_config": {**(config.get("vision_config") or {}), "num_hidden_layers": len(layers)}}
 
 
 def _spec(config: Config, *, kind: str) -> ModelSpec:
