@@ -56,6 +56,19 @@ def test_only_greedy_answers_of_caches_that_can_be_cut_are_guessed(folder: Path)
         assert guess(texts, **options) == 0
 
 
+def test_one_that_is_cancelled_ends_quietly(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    texts = Texts(folder / "llama")
+    stream = texts.engine.submit(texts.request("one two one two", guess=4, max_tokens=400))
+    for number, _ in enumerate(stream):
+        if number == 3:
+            stream.cancel()
+    assert stream.whole().finish_reason == "cancelled"
+    again = texts.engine.submit(texts.request("one two one two", guess=4))
+    same([again.whole()], [texts.alone("one two one two")])
+    texts.engine.close()
+    assert caplog.text == ""
+
+
 @pytest.mark.parametrize(("name", "told"), [("llama", 0), ("latent", 0), ("sliding", 1), ("state", 1), ("shared", 1)])
 def test_a_model_says_once_that_it_takes_no_guesses(
     folder: Path, name: str, told: int, caplog: pytest.LogCaptureFixture

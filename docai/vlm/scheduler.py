@@ -92,7 +92,7 @@ class Scheduler:
         for batch in list(self._batches.values()):
             self._guarded(batch, partial(self._take, batch))
         self._join()
-        self._batches = {kind: batch for kind, batch in self._batches.items() if batch.running}
+        self._drop_empty()
         self._ticks += 1
         if self._ticks % _SWEEP == 0:
             mx.clear_cache()
@@ -122,6 +122,11 @@ class Scheduler:
                 job.end("cancelled")
             if gone:
                 self._guarded(batch, partial(self._leave, batch, gone))
+        self._drop_empty()
+
+    def _drop_empty(self) -> None:
+        """Forget batches without requests: they have no steps."""
+        self._batches = {kind: batch for kind, batch in self._batches.items() if batch.running}
 
     def _admit(self) -> None:
         """Let in whose turn it is, as long as there is room. Nobody overtakes one that needs more room."""
