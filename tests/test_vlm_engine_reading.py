@@ -38,9 +38,9 @@ def test_short_prompts_are_read_in_one_pass(folder: Path, monkeypatch: pytest.Mo
     texts = Texts(folder / "llama", rows=16, together=True)
     prefill, passes = Network.prefill, []
 
-    def watched(self: Network, prompt: Any, caches: Any) -> Any:
+    def watched(self: Network, prompt: Any, caches: Any, **how: Any) -> Any:
         passes.append(prompt.embeddings.shape[:2])
-        return prefill(self, prompt, caches)
+        return prefill(self, prompt, caches, **how)
 
     monkeypatch.setattr(Network, "prefill", watched)
     cases: list[tuple[int, dict[str, Any]]] = [(n, {}) for n in (4, 9, 5, 60, 1, 200)] + [(3, {"kv_bits": 8}), (7, {})]
@@ -98,7 +98,7 @@ def test_a_long_prompt_does_not_hold_up_the_others(folder: Path, monkeypatch: py
     events: list[str] = []
     step, prefill = Network.step, Network.prefill
     monkeypatch.setattr(Network, "step", lambda *a: (events.append("step"), step(*a))[1])
-    monkeypatch.setattr(Network, "prefill", lambda *a: (events.append("chunk"), prefill(*a))[1])
+    monkeypatch.setattr(Network, "prefill", lambda *a, **k: (events.append("chunk"), prefill(*a, **k))[1])
     texts.engine.submit(texts.request("word " * 700, max_tokens=2)).whole()
     running.close()
     chunks = [n for n, event in enumerate(events) if event == "chunk"]
