@@ -113,6 +113,20 @@ def test_places_are_as_if_alone(apart: bool) -> None:
             np.testing.assert_allclose(out[place, 0], expected[place][length + step], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+def test_joined_layers_give_the_same(spec: LatentSpec) -> None:
+    apart, whole = layer(spec), layer(spec)
+    whole.fuse()
+    names = {name for name, _ in _flat(whole)}
+    alike = spec is not SPECS["direct"]  # there only one of the two has a bias
+    assert ("down.weight" in names) == alike
+    assert bool(names & {"q.weight", "q_down.weight", "latent.weight"}) != alike
+    x = rows(3)
+    rotation = Rope(spec.rope).counting(0, LENGTH)
+    outs = [np.asarray(made(mx.array(x), rotation, "causal", LatentCache())) for made in (apart, whole)]
+    np.testing.assert_allclose(*outs, rtol=1e-5, atol=1e-6)
+
+
 def test_packed_matrices_of_heads_give_what_their_numbers_stand_for() -> None:
     state = np.random.RandomState(2)
     plain = HeadLinear(HEADS, 64, 32)

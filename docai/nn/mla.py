@@ -15,6 +15,7 @@ import mlx.nn as nn
 from docai.nn.attention import AttentionSpec
 from docai.nn.cache import LayerCache
 from docai.nn.latent_cache import LatentRows
+from docai.nn.linear import joined
 from docai.nn.mask import Mask
 from docai.nn.packed import Packed
 from docai.nn.rope import RopeSpec, Rotation
@@ -86,7 +87,10 @@ class QuantizedHeadLinear(Packed):
 
 
 class LatentAttention(nn.Module):
-    """Names: q, or q_down, q_norm and q_up; latent, latent_norm; key_up or, with `key_rows`, key_down; value_up; o."""
+    """Names: q, or q_down, q_norm and q_up; latent, latent_norm; key_up or, with `key_rows`, key_down; value_up; o.
+
+    Once they are joined, `down` stands for q, or q_down, and latent.
+    """
 
     def __init__(self, dims: int, spec: LatentSpec) -> None:
         super().__init__()
@@ -111,16 +115,21 @@ class LatentAttention(nn.Module):
         self._most = _absorbed_rows(spec, self._turned)
 
     def fuse(self) -> None:
-        """There is nothing to join."""
+        """Join what queries and latent rows come from; done once, after the weights are loaded."""
+        first = "q" if "q" in self else "q_down"
+        one = joined((self[first], self.latent))
+        if one is not None:
+            self.down = one
+            del self[first], self.latent
 
     def __call__(self, x: mx.array, rotation: Rotation | None, mask: Mask, cache: LayerCache) -> mx.array:
         """x (B, L, D) -> (B, L, D)"""
         assert rotation is not None, "a part of each key is turned"
         spec = self._spec
-        q = self.q(x) if "q" in self else self.q_up(self.q_norm(self.q_down(x)))
+        q, row = self._rows(x)
         q = q.reshape(*x.shape[:2], spec.heads, -1).transpose(0, 2, 1, 3)  # (B, heads, L, plain + turned)
         plain, turned = q[..., : spec.plain], rotation(q[..., spec.plain :])
-        latent, key = mx.split(self.latent(x)[:, None], [spec.rank], axis=-1)
+        latent, key = mx.split(row[:, None], [spec.rank], axis=-1)
         latent, key = self.latent_norm(latent), rotation(key)  # (B, 1, L, rank), (B, 1, L, turned)
         if x.shape[1] > self._most and isinstance(cache, LatentRows):
             out = self._expanded(plain, turned, *cache.taken(latent, key), mask)
@@ -129,6 +138,15 @@ class LatentAttention(nn.Module):
             query = mx.concatenate([absorbed, turned], axis=-1)  # (B, heads, L, rank + turned)
             out = self.value_up(cache.attend(query, latent, key, spec.scoring, mask))
         return self.o(out.transpose(0, 2, 1, 3).reshape(*x.shape[:2], -1))
+
+    def _rows(self, x: mx.array) -> tuple[mx.array, mx.array]:
+        """Queries (B, L, heads * (plain + turned)), and latent rows with their keys (B, L, rank + turned)."""
+        if "down" in self:
+            both, kept = self.down(x), self._spec.rank + self._turned
+            q, row = both[..., :-kept], both[..., -kept:]
+        else:
+            q, row = (self.q if "q" in self else self.q_down)(x), self.latent(x)
+        return (self.q_up(self.q_norm(q)) if "q_up" in self else q), row
 
     def _expanded(self, plain: mx.array, turned: mx.array, latent: mx.array, key: mx.array, mask: Mask) -> mx.array:
         """Attention with the keys and values of each head, (B, heads, L, value)."""
