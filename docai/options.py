@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field, fields
+from numbers import Real
 from typing import Any
 
 from docai.errors import UsageError
@@ -52,6 +53,9 @@ def check(options: Any) -> None:
             continue
         if said["choices"] and value not in said["choices"]:
             raise UsageError(f"{declared.name}: expected one of {', '.join(said['choices'])}; got {value!r}")
+        bounded = said["least"] is not None or said["most"] is not None
+        if bounded and not isinstance(value, Real):
+            raise UsageError(f"{declared.name}: expected a number; got {value!r}")
         if said["least"] is not None and not value >= said["least"]:  # `not >=` catches NaN
             raise UsageError(f"{declared.name}: expected {said['least']:g} or more; got {value:g}")
         if said["most"] is not None and not value <= said["most"]:

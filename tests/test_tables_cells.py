@@ -91,6 +91,25 @@ def test_caption_and_notes_stay_outside() -> None:
     assert 165 < region.box.b < 173
 
 
+def test_headings_over_one_row_of_values_are_a_table() -> None:
+    page = [line(50, 60, PROSE), line(50, 160, PROSE), line(50, 174, PROSE)]
+    dates = [["Invoice Date:", "Due Date:", "Reference:"], ["03/20/2023", "04/04/2023", "CUSTREF"]]
+    lines = rows(dates, XS[:3])
+    (region,) = find_tables(PAGE, [*page, *lines], (), ())
+    assert region.box == around(lines)
+    assert grid(built(lines)) == dates
+    others = (
+        [["Ada Byron", "Karl Marx", "Max Weber"], ["London", "Trier", "Erfurt"]],  # nothing counted
+        [["Ada 1", "Karl 2", "Max 3"], ["1815", "1818", "1864"]],  # no headings
+        [["Invoice Date:", "Due Date:", ""], ["03/20/2023", "04/04/2023", ""]],  # a form
+        [["Invoice Date:", "Due Date:", "Reference:"], ["03/20/2023", "", "04/04/2023"]],
+    )
+    for texts in others:
+        assert find_tables(PAGE, [*page, *rows(texts, XS[:3])], (), ()) == []
+    shifted = [*rows(dates[:1], XS[:3]), *rows(dates[1:], [x + 30 for x in XS[:3]], top=114)]
+    assert find_tables(PAGE, [*page, *shifted], (), ()) == []
+
+
 PROSE = "The quick brown fox jumps over the lazy dog and runs"
 
 

@@ -70,6 +70,7 @@ def test_every_option_is_explained_and_its_default_allowed(cls: type) -> None:
         (OcrOptions, {"prompt": "x" * 1025}),
         (OcrOptions, {"task": "a\x07b"}),
         (OcrOptions, {"dpi": 0}),
+        (OcrOptions, {"dpi": "300"}),
         (OcrOptions, {"threads": 0}),
         (OcrOptions, {"page_seconds": math.nan}),
         (OcrOptions, {"max_pages": -1}),

@@ -16,6 +16,11 @@ from docai.types import Box, Line
 
 _GAP = 0.9  # em: words further apart may be in two columns
 _ROWS = 3  # rows with text in several columns that a table has at least
+_PAIR = 2  # rows of a table that is only a heading over values, of which more is asked
+_FEWEST_HEADS = 3  # columns of such a table
+_APART = 1.0  # em between its columns
+_LONGEST_HEAD = 5  # words
+_LEVEL = 0.6  # em by which a value may stand beside its heading
 _FILLED = 0.4  # share of a table's places that hold text; the labels of a chart fill fewer
 _LEADER = re.compile(r"(?:\.\s?){4,}|…{2,}|_{4,}")
 
@@ -27,13 +32,13 @@ def aligned_tables(lines: Sequence[Line], em: float) -> list[Box]:
         return []
     running = running_text(level, em)
     loose = [line for line in level if id(line) not in running]
-    if len(loose) < _ROWS:
+    if len(loose) < _PAIR:
         return []
     rows = visual_rows([piece for line in loose for piece in pieces_of(line, _GAP * em)])
-    if sum(len(row) > 1 for row in rows) < _ROWS:
+    if sum(len(row) > 1 for row in rows) < _PAIR:
         return []
     walls = Walls([line.box for line in level if id(line) in running])
-    return [box for chain in chains(rows, walls, em, _ROWS) for box in _tables_in(chain, em)]
+    return [box for chain in chains(rows, walls, em, _PAIR) for box in _tables_in(chain, em)]
 
 
 def _tables_in(chain: Rows, em: float) -> list[Box]:
@@ -48,7 +53,7 @@ def _tables_in(chain: Rows, em: float) -> list[Box]:
 
 def _between_headers(chain: Rows) -> list[Rows]:
     """A chain cut where, after rows with numbers and some room, a row without any heads the next rows."""
-    if len(chain) < _ROWS:
+    if len(chain) < _PAIR:
         return []
     usual = _usual_step(chain)
     parts, left = [chain[:1]], min(row[0].box.l for row in chain)
@@ -68,7 +73,8 @@ def _table(chain: Rows, em: float) -> Box | None:
     rows = _trimmed(chain)
     several = [row for row in rows if len(row) > 1]
     if len(several) < _ROWS:
-        return None
+        heads = len(several) == len(rows) == _PAIR and _heads_values(rows[0], rows[1], em)
+        return union(p.box for row in rows for p in row) if heads else None
     often = max(_ROWS, 0.5 * len(several))
     gaps = [g for g in open_gaps(rows, em) if g.support >= often and g.width >= (0.6 if g.support < 5 else 0.35) * em]
     if not gaps or not _convincing(rows, several, gaps):
@@ -76,10 +82,29 @@ def _table(chain: Rows, em: float) -> Box | None:
     return union(p.box for row in rows for p in row)
 
 
+def _heads_values(heads: Sequence[Piece], values: Sequence[Piece], em: float) -> bool:
+    """Whether two rows are short headings without digits, each over a value, some of which are numbers or dates."""
+    if not len(heads) == len(values) >= _FEWEST_HEADS or _code([*heads, *values]):
+        return False
+    if any(words_in(p.text) > _LONGEST_HEAD for p in (*heads, *values)) or any(_digits(p.text) for p in heads):
+        return False
+    columns = [union((above.box, below.box)) for above, below in zip(heads, values, strict=True)]
+    if any(b.l - a.r < _APART * em for a, b in pairwise(columns)) or not any(_digits(p.text) > 0.5 for p in values):
+        return False
+    pairs = zip((p.box for p in heads), (p.box for p in values), strict=True)
+    return all(min(abs(a.l - b.l), abs(a.r - b.r), abs(a.cx - b.cx)) < _LEVEL * em for a, b in pairs)
+
+
+def _digits(text: str) -> float:
+    """Which share of the letters and digits of a text are digits."""
+    counted = [c.isdigit() for c in text if c.isalnum()]
+    return sum(counted) / len(counted) if counted else 0.0
+
+
 def _between_headings(chain: Rows, em: float) -> list[Rows]:
     """A chain cut at single texts that stand out: bold, larger, or with more room above than is usual."""
     parts: list[Rows] = [[]]
-    if len(chain) < _ROWS:
+    if len(chain) < _PAIR:
         return []
     usual = _usual_step(chain)
     for i, row in enumerate(chain):
