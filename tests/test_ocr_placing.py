@@ -114,6 +114,63 @@ def test_lines_that_say_something_else_do_not_count() -> None:
     assert said(found) == ROWS
 
 
+def squares(rows: Sequence[int]) -> np.ndarray:
+    """Rows of so many squares, which stand for Chinese signs."""
+    pixels = np.full((900, 1200, 3), 255, np.uint8)
+    for row, count in enumerate(rows):
+        for n in range(count):
+            pixels[40 + 50 * row : 70 + 50 * row, 40 + 34 * n : 68 + 34 * n] = 0
+    return pixels
+
+
+CHINESE = ["潮汐表记录了港口的水位", "每天两次涨潮两次落潮的", "时刻。"]
+
+
+def test_chinese_is_parted_at_any_sign() -> None:
+    pixels = squares([*map(len, CHINESE), 0, *map(len, CHINESE)])
+    given = [block("".join(CHINESE), Box(0, 0, 1200, 900)) for _ in range(2)]
+    assert [said(found) for found in with_lines(page_of(pixels), pixels, given)] == [CHINESE] * 2
+
+
+def test_chinese_is_found_in_known_lines() -> None:
+    lines = [Line(text, Box(50, 100 + 40 * n, 450, 130 + 40 * n)) for n, text in enumerate(CHINESE)]
+    answer = "".join(CHINESE).replace("港口", "海港")  # the model reads one sign otherwise
+    (found,) = with_lines(page_of(drawn([])), drawn([]), [block(answer, Box(40, 90, 460, 230))], lines)
+    assert "".join(said(found)) == answer
+    assert [line.box for line in found.lines] == [line.box for line in lines]
+    assert said(found)[1:] == CHINESE[1:]
+
+
+def test_chinese_and_latin_words_keep_their_spaces() -> None:
+    lines = [Line("版本 docai 1.2 读取", Box(50, 100, 450, 130)), Line("PDF文件 now", Box(50, 140, 450, 170))]
+    answer = "版本 docai 1.2 读取PDF文件 now"
+    (found,) = with_lines(page_of(drawn([])), drawn([]), [block(answer, Box(40, 90, 460, 230))], lines)
+    assert said(found) == ["版本 docai 1.2 读取", "PDF文件 now"]
+
+
+@pytest.mark.parametrize(("texts", "first"), [(("One", "two"), True), (("אחד", "שתיים"), False)])
+def test_of_a_line_that_two_share_the_first_has_the_side_where_it_begins(texts: tuple[str, str], first: bool) -> None:
+    line = Line(" ".join(texts), Box(100, 100, 400, 130))
+    given = [block(text, Box(90, 90, 410, 140)) for text in texts]
+    one, other = (b.lines[0].box for b in with_lines(page_of(drawn([])), drawn([]), given, [line]))
+    assert (one.l < other.l) is first
+    assert min(one.l, other.l) == 100
+    assert max(one.r, other.r) == 400
+
+
+def test_a_pattern_gives_no_lines() -> None:
+    """Neither rows that stand too near to each other for print, nor more pieces than any region has lines."""
+    hatched, grid = np.full((2, 1199, 1199, 3), 255, np.uint8)
+    hatched[np.arange(1199) % 4 < 3, :500] = 0
+    grid[np.arange(1199) % 24 < 8] = 0
+    grid[:, np.arange(1199) % 24 > 8] = 255
+    assert strips(hatched) == []
+    assert len(strips(grid)) == 2500
+    page = page_of(grid)
+    (found,) = with_lines(page, grid, [block("word " * 3000, page.box)])
+    assert found.lines == ()
+
+
 def test_a_photograph_gives_no_lines() -> None:
     pixels = np.random.RandomState(1).randint(0, 256, (900, 700, 3)).astype(np.uint8)
     (found,) = with_lines(page_of(pixels), pixels, [block("\n".join(ROWS), Box(0, 0, 700, 900))])

@@ -22,6 +22,7 @@ _GUTTER = 0.012  # of the width of the whole: white between columns is that wide
 _ROWS = 3  # lines that each side of a gutter has at least: words of few lines may part by chance
 _LOW = 0.4  # of the usual height: lower rows are accents, dots and rules, and belong to the line beside them
 _SPECK = 2  # pixels of ink in a row or column that are none
+_DENSE, _PITCH = 50, 5  # so many rows nearer to each other, in pixels, are a pattern and no lines
 _FINE = 1200  # pixels of a side from which on a picture is looked at more coarsely
 
 
@@ -60,7 +61,7 @@ def _coarse(marks: NDArray[np.bool_], step: int) -> NDArray[np.bool_]:
 def _cut(marks: NDArray[np.bool_], top: int, left: int, gutter: int) -> list[Strip]:
     """The lines of a part whose upper left corner lies there."""
     rows, columns = _runs(marks.sum(axis=1)), _runs(marks.sum(axis=0))
-    if not rows or not columns:
+    if not rows or not columns or (len(rows) > _DENSE and marks.shape[0] < _PITCH * len(rows)):
         return []
     if len(rows) == 1:
         across = _widest(columns)

@@ -20,7 +20,7 @@ from docai.geometry import inside
 from docai.ocr.assemble import assemble
 from docai.ocr.ink_lines import strips
 from docai.types import Block, Box, Line, Page, PageContent, Word
-from docai.writing import is_cjk
+from docai.writing import count_cjk, is_cjk, is_rtl
 
 if TYPE_CHECKING:
     from docai.types import RGB
@@ -34,6 +34,7 @@ _NARROW = 0.2  # of a line's height: the width of its letters, at least
 _SPACE = 0.55
 _WIDTHS = {**dict.fromkeys("ijltfrI.,;:'!|()[]-", 0.6), **dict.fromkeys("mwMW@%", 1.6)}
 _FOUND = 0.5  # of the words have to be found in known lines, for those to tell of all
+_MOST_PLACES = 1000  # lines of a region: more are a pattern, whose sharing out would take long
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +48,20 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """A word of a block, by the block's number; `ends`: a line ends with it for sure."""
+    """A word of a block, by the block's number, or a sign of a script that parts no words.
+
+    `ends`: a line ends with it for sure; `close`: no space parts it from the one before.
+    """
 
     block: int
     text: str
     ends: bool = False
+    close: bool = False
+
+    @property
+    def letters(self) -> int:
+        """How many it has, with the space in front."""
+        return len(self.text) + (not self.close)
 
 
 def with_lines(page: Page, pixels: RGB, blocks: Sequence[Block], known: Sequence[Line] = ()) -> list[Block]:
@@ -77,9 +87,23 @@ def _has_lines(block: Block) -> bool:
 
 def _words(number: int, block: Block) -> Iterator[_Said]:
     text = f"{block.marker} {block.text}" if block.marker else block.text
-    rows = [row.split() for row in text.split("\n")]
-    for row in rows:
-        yield from (_Said(number, word, ends=n == len(row) - 1) for n, word in enumerate(row))
+    for row in text.split("\n"):
+        pieces = [piece for word in row.split() for piece in _pieces(word)]
+        yield from (_Said(number, *piece) for piece in _ended(pieces))
+
+
+def _pieces(word: str) -> Iterator[tuple[str, bool]]:
+    """What a line end may part of a word: itself, or Chinese and Japanese signs; and whether it stands close."""
+    start = 0
+    for at in range(1, len(word) + 1):
+        if at == len(word) or is_cjk(word[at - 1]) or is_cjk(word[at]):
+            yield word[start:at], start > 0
+            start = at
+
+
+def _ended(pieces: Sequence[tuple[str, bool]]) -> Iterator[tuple[str, bool, bool]]:
+    """Pieces of a row; a line ends with the last one."""
+    yield from ((text, n == len(pieces) - 1, close) for n, (text, close) in enumerate(pieces))
 
 
 def _placed(
@@ -93,7 +117,9 @@ def _placed(
         if found is not None:
             return found
     places = _by_ink(page, pixels, box)
-    letters = sum(len(word.text) + 1 for word in words)
+    if len(places) > _MOST_PLACES:
+        return []
+    letters = sum(word.letters for word in words)
     room = sum(place.box.width / (_NARROW * place.box.height) for place in places)
     return _by_measure(words, places) if places and letters <= room else []
 
@@ -127,7 +153,10 @@ def _by_ink(page: Page, pixels: RGB, box: Box) -> list[Place]:
 def _by_words(words: Sequence[_Said], places: Sequence[Place]) -> list[tuple[Place, range]] | None:
     """Words where known lines have them; the others go with those before. None where too few of them are there."""
     there = [
-        (n, _bare(text)) for n, place in enumerate(places) for text in (place.line.text.split() if place.line else ())
+        (n, _bare(text))
+        for n, place in enumerate(places)
+        for word in (place.line.text.split() if place.line else ())
+        for text, _ in _pieces(word)
     ]
     matcher = SequenceMatcher(None, [text for _, text in there], [_bare(word.text) for word in words], autojunk=False)
     homes: dict[int, int] = {}
@@ -154,7 +183,7 @@ def _bare(word: str) -> str:
 def _by_measure(words: Sequence[_Said], places: Sequence[Place]) -> list[tuple[Place, range]]:
     """Words by how full lines are: first the lines of each block, then the words of each line."""
     blocks = [list(group) for _, group in groupby(range(len(words)), key=lambda n: words[n].block)]
-    letters = [float(sum(len(words[n].text) for n in block)) for block in blocks]
+    letters = [float(sum(len(words[n].text) + count_cjk(words[n].text) for n in block)) for block in blocks]
     spans = shared_out(letters, [place.weight for place in places])
     return [
         one
@@ -194,7 +223,7 @@ def _filled(words: Sequence[_Said], span: range, places: Sequence[Place]) -> lis
     ends = [n + 1 for n in span if words[n].ends]
     if len(ends) == len(places):
         return [(place, range(a, b)) for place, a, b in zip(places, [span.start, *ends], ends, strict=False)]
-    sums = [0.0, *accumulate(_width(words[n].text) for n in range(span.stop))]
+    sums = [0.0, *accumulate(_width(words[n]) for n in range(span.stop))]
     out, start = list[tuple[Place, range]](), span.start
     for n, place in enumerate(places):
         left = sum(other.box.width for other in places[n:])
@@ -205,9 +234,10 @@ def _filled(words: Sequence[_Said], span: range, places: Sequence[Place]) -> lis
     return out
 
 
-def _width(word: str) -> float:
-    """How wide a word is with the space behind it, in letters of a usual width: about, in a usual type."""
-    return _SPACE + sum(2.0 if is_cjk(c) else _WIDTHS.get(c, 1.25 if c.isupper() else 1.0) for c in word)
+def _width(word: _Said) -> float:
+    """How wide a word is with its space, in letters of a usual width: about, in a usual type."""
+    space = 0.0 if word.close else _SPACE
+    return space + sum(2.0 if is_cjk(c) else _WIDTHS.get(c, 1.25 if c.isupper() else 1.0) for c in word.text)
 
 
 def _stop(sums: Sequence[float], start: int, share: float, ends: Sequence[int]) -> int:
@@ -225,19 +255,21 @@ def _lined(block: Block, number: int, words: Sequence[_Said], placed: Sequence[t
     for place, span in placed:
         own = [n for n in span if words[n].block == number]
         if own:
-            lines.append(_line(block, place, [words[n].text for n in own], _share(words, span, own)))
+            lines.append(_line(block, place, [words[n] for n in own], _share(words, span, own)))
     return replace(block, lines=tuple(lines))
 
 
 def _share(words: Sequence[_Said], span: range, own: Sequence[int]) -> tuple[float, float]:
-    """From where to where the words of a line are its own, 0..1."""
-    sums = [0, *accumulate(len(words[n].text) + 1 for n in span)]
-    return sums[own[0] - span.start] / sums[-1], sums[own[-1] + 1 - span.start] / sums[-1]
+    """From where to where the words of a line are its own, 0..1 from its left."""
+    sums = [0, *accumulate(words[n].letters for n in span)]
+    start, end = sums[own[0] - span.start] / sums[-1], sums[own[-1] + 1 - span.start] / sums[-1]
+    return (1 - end, 1 - start) if is_rtl("".join(words[n].text for n in span)) else (start, end)
 
 
-def _line(block: Block, place: Place, texts: Sequence[str], share: tuple[float, float]) -> Line:
-    box, known = place.box, place.line.words if place.line else ()
+def _line(block: Block, place: Place, said: Sequence[_Said], share: tuple[float, float]) -> Line:
+    text = "".join(word.text if word.close else f" {word.text}" for word in said).strip()
+    box, known, texts = place.box, place.line.words if place.line else (), text.split()
     box = replace(box, l=box.l + share[0] * place.box.width, r=box.l + share[1] * place.box.width)
     measured = share == (0.0, 1.0) and len(known) == len(texts)
     words = tuple(Word(text, word.box) for text, word in zip(texts, known, strict=True)) if measured else ()
-    return Line(" ".join(texts), box, words, confidence=block.confidence, source=block.source)
+    return Line(text, box, words, confidence=block.confidence, source=block.source)
