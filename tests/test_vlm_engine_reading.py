@@ -54,7 +54,7 @@ def test_short_prompts_are_read_in_one_pass(folder: Path, monkeypatch: pytest.Mo
     with pytest.raises(Exception, match="image"):
         tickets.pop(2).whole()
     same([ticket.whole() for ticket in tickets], expected)
-    assert max(rows for rows, _ in passes) >= 4
+    assert max(rows for rows, _ in passes) >= 3  # four were to be read, one of which failed
     assert all(rows * length <= 512 or rows == 1 for rows, length in passes)
     assert len(passes) < len(requests)
     texts.engine.close()
