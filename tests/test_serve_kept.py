@@ -19,9 +19,13 @@ def test_a_conversation_in_its_order() -> None:
     store = Responses(10_000, 60)
     before = None
     for number in range(4):
-        store.keep({"id": f"r{number}"}, [item(f"q{number}"), item(f"a{number}")], "me", before)
+        answer = item(f"a{number}")
+        store.keep({"id": f"r{number}", "output": [answer]}, [item(f"q{number}"), answer], "me", before)
         before = f"r{number}"
     assert [one["content"] for one in store.items("r2", "me")] == ["q0", "a0", "q1", "a1", "q2", "a2"]
+    assert [one["content"] for one in store.asked("r1", "me") or ()] == ["q0", "a0", "q1"]
+    assert [one["content"] for one in store.asked("r0", "me") or ()] == ["q0"]
+    assert store.asked("r1", "other") is None
 
 
 def test_tenants_know_only_their_own() -> None:

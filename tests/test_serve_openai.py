@@ -326,6 +326,23 @@ def test_a_response_goes_on_from_another(client: Any, folder: Path) -> None:
         client.responses.create(input="x", previous_response_id=second.id, extra_headers=other, **asked)
 
 
+def test_what_was_said_before_a_response(client: Any) -> None:
+    asked = {"model": "sees", "max_output_tokens": 4}
+    first = client.responses.create(input=[{"role": "user", "content": f"No. {n}"} for n in range(3)], **asked)
+    second = client.responses.create(input="Why?", previous_response_id=first.id, **asked)
+    answer = first.output_text
+    said = ["No. 0", "No. 1", "No. 2", answer, "Why?"]
+    items = list(client.responses.input_items.list(second.id, order="asc", limit=2))  # the client asks for all pages
+    assert [item.content[0].text for item in items] == said
+    assert [item.role for item in items] == ["user", "user", "user", "assistant", "user"]
+    assert [item.content[0].type for item in items][3:] == ["output_text", "input_text"]
+    assert [item.id for item in client.responses.input_items.list(second.id)] == [item.id for item in items][::-1]
+    assert [item.content[0].text for item in client.responses.input_items.list(first.id)] == said[2::-1]
+    for number, more in ((second.id, {"extra_headers": {"x-apc-tenant": "another"}}), ("resp_x", {})):
+        with pytest.raises(openai.NotFoundError):
+            client.responses.input_items.list(number, **more)
+
+
 def test_the_models(client: Any) -> None:
     assert {"sees", "text", "embedded"} <= {model.id for model in client.models.list()}
     assert client.models.retrieve("text").id == "text"

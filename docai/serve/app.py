@@ -135,6 +135,6 @@ async def metrics(request: Request) -> Response:
         "num_requests_waiting": desk.models.waiting + desk.pages.waiting + desk.sight.waiting,
         "http_requests_open": request.app.state.front.open,
         "models_loaded": len(desk.models.loaded),
-        "jobs": desk.store.counts(),
+        "jobs": await desk.by_hand(desk.store.counts),
     }
     return PlainTextResponse(desk.metrics.text(gauges), media_type="text/plain; version=0.0.4")

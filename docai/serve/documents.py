@@ -82,7 +82,7 @@ async def parse(request: Request) -> Response:
     """A document in any format: `format` is one of those of `docai parse`."""
     asked, file = await body_of(request, ParseRequest)
     desk = desk_of(request)
-    options, layout = parse_options(asked, desk)
+    options, layout = await desk.by_hand(parse_options, asked, desk)
     if asked.format == RAW and asked.layout is not None:
         raise ApiError(400, "format: raw is the answer about whole pages; leave layout out", param="layout")
     content = await while_there(request, content_of(request, asked.document, file))
@@ -92,7 +92,10 @@ async def parse(request: Request) -> Response:
 
 
 def parse_options(asked: Any, desk: Desk) -> tuple[OcrOptions, Layout | None]:
-    """How a document is to be read, and the layout that came with the request. Raises ApiError."""
+    """How a document is to be read, and the layout that came with the request. Raises ApiError.
+
+    It looks at files: not for the event loop.
+    """
     from docai.tasks.ocr import layout_from
 
     chosen = options_for(ParseOptions, asked, **limits_of(desk.options))
@@ -157,7 +160,8 @@ async def detect(request: Request) -> Response:
     """The regions of pages: what `docai detect` prints, as a list."""
     asked, file = await body_of(request, DetectRequest)
     desk = desk_of(request)
-    options = options_for(DetectOptions, asked, **limits_of(desk.options), model=detector_of(desk, asked.model))
+    detector = await desk.by_hand(detector_of, desk, asked.model)
+    options = options_for(DetectOptions, asked, **limits_of(desk.options), model=detector)
     content = await while_there(request, content_of(request, asked.document, file))
     return await while_there(request, _detected(desk, content, options))
 

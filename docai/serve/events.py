@@ -29,17 +29,18 @@ def event(value: Any, name: str | None = None) -> bytes:
 
 
 class Events(Response):
-    """A stream of events. The iterator is closed where the client leaves; errors become a last event."""
+    """A stream of events, behind the `first` of them. The iterator is closed where the client leaves, whenever that is;
+    errors become a last event.
+    """
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncGenerator[bytes]) -> None:
+    def __init__(self, events: AsyncGenerator[bytes], first: bytes | None = None) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
-        self._events = events
+        self._events, self._first = events, first
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         sending = asyncio.ensure_future(self._send(send))
         gone = asyncio.ensure_future(_left(receive))
         try:
@@ -54,7 +55,10 @@ class Events(Response):
                 await self._events.aclose()
 
     async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         try:
+            if self._first is not None:
+                await send({"type": "http.response.body", "body": self._first, "more_body": True})
             async for data in self._events:
                 await send({"type": "http.response.body", "body": data, "more_body": True})
         except (ApiError, DocaiError) as error:
@@ -70,15 +74,7 @@ class Events(Response):
 
 async def begun(request: Request, events: AsyncGenerator[bytes]) -> Events:
     """A stream whose first event is there: what goes wrong before it is a response of its own, with its status."""
-    first = await while_there(request, anext(events))
-
-    async def all_of_them() -> AsyncGenerator[bytes]:
-        async with contextlib.aclosing(events):
-            yield first
-            async for data in events:
-                yield data
-
-    return Events(all_of_them())
+    return Events(events, await while_there(request, anext(events)))
 
 
 def _told(error: ApiError | DocaiError) -> bytes:

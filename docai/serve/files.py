@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from docai.serve.desk import Desk, desk_of, owner_of
 from docai.serve.errors import ApiError, reply
+from docai.serve.lists import page_of
 from docai.serve.route import Route
 from docai.serve.store import File
 
@@ -53,36 +54,20 @@ async def files(
     """The files that are kept, the newest first; `after` goes on behind the last one of an answer."""
     desk = desk_of(request)
     found = await desk.by_hand(desk.store.files, owner_of(request))
-    wanted = [file for file in found if purpose in (None, file.purpose)]
-    total = len(wanted)
-    if order == "asc":
-        wanted.reverse()
-    if after is not None:
-        places = [place for place, file in enumerate(wanted, 1) if file.id == after]
-        wanted = wanted[places[0] :] if places else []
-    some = wanted[:limit]
-    said = {
-        "object": "list",
-        "data": [described(file) for file in some],
-        "first_id": some[0].id if some else None,
-        "last_id": some[-1].id if some else None,
-        "has_more": len(wanted) > len(some),
-        "total": total,
-    }
-    return reply(said)
+    wanted = [described(file) for file in reversed(found) if purpose in (None, file.purpose)]
+    return reply({**page_of(wanted, limit, after, order), "total": len(wanted)})
 
 
 @router.get("/v1/files/{number}")
 async def file(number: str, request: Request) -> Response:
     """What is known of a file."""
-    return reply(described(_known(request, number)))
+    return reply(described(await _known(request, number)))
 
 
 @router.delete("/v1/files/{number}")
 async def delete(number: str, request: Request) -> Response:
     """Forget a file."""
-    known = _known(request, number)
-    desk = desk_of(request)
+    desk, known = desk_of(request), await _known(request, number)
     await desk.by_hand(desk.store.drop_file, known.id)
     return reply({"id": known.id, "object": "file", "deleted": True})
 
@@ -90,28 +75,23 @@ async def delete(number: str, request: Request) -> Response:
 @router.get("/v1/files/{number}/url")
 async def url(number: str, request: Request) -> Response:
     """An address of a file, good for a day: requests may name it as the address of a document, whatever their key."""
-    known = _known(request, number)
-    return reply({"url": desk_of(request).media.address_of(known.id, str(request.base_url))})
+    desk, known = desk_of(request), await _known(request, number)
+    return reply({"url": await desk.by_hand(desk.media.address_of, known.id, str(request.base_url))})
 
 
 @router.get("/v1/files/{number}/content")
 async def content(number: str, request: Request, expires: str = "", signature: str = "") -> Response:
     """The file as it was sent."""
     desk = desk_of(request)
-    signed = desk.media.signed(number, expires, signature)
-    if not signed:
-        _known(request, number)
-    owner = owner_of(request)
-    known = desk.store.file(number, None) if signed else None
-    got = await desk.by_hand(desk.media.file, number, owner if known is None else known.owner)
+    signed = await desk.by_hand(desk.media.signed, number, expires, signature)
+    got = await desk.by_hand(desk.media.file, number, None if signed else owner_of(request))
     headers = {"content-disposition": "attachment", "content-security-policy": "sandbox"}
     return Response(got.data, headers=headers, media_type="application/octet-stream")
 
 
-def _known(request: Request, number: str) -> File:
-    if getattr(request.state, "owner", None) is None:
-        raise ApiError(401, "expected an API key: Authorization: Bearer KEY", code="invalid_api_key")
-    known = desk_of(request).store.file(number, owner_of(request))
+async def _known(request: Request, number: str) -> File:
+    desk = desk_of(request)
+    known = await desk.by_hand(desk.store.file, number, owner_of(request))
     if known is None:
         raise ApiError(404, f"there is no file {number[:80]!r}", code="file_not_found")
     return known

@@ -35,6 +35,7 @@ LOG = logging.getLogger("docai.serve")
 router = APIRouter(route_class=Route, tags=["jobs"])
 
 _AT_ONCE = 4  # jobs that take turns, page by page
+_BUSY = 2.0  # seconds after which a job tries again that found no room for its model
 _SILENCE = 15.0  # seconds after which a stream of events shows that it is still there
 _PREVIEW = 110  # dpi of pages to look at
 JobRequest = model_for("JobRequest", ParseOptions, layout=(Any, None), document=(Any, None))
@@ -71,11 +72,11 @@ class Runner:
         self._waiting.append(job.id)
         self._next()
 
-    def cancel(self, number: str) -> None:
+    async def cancel(self, number: str) -> None:
         """End a job; its finished pages stay."""
         if number in self._waiting:
             self._waiting.remove(number)
-        if self._desk.store.end(number, "cancelled"):
+        if await self._desk.by_hand(self._desk.store.end, number, "cancelled"):
             self._desk.bells.ring(number)
         task = self._tasks.get(number)
         if task is not None:
@@ -96,10 +97,8 @@ class Runner:
     async def _do(self, number: str) -> None:
         desk = self._desk
         try:
-            job = await desk.by_hand(desk.store.job, number, None)
-            if job is not None and not job.over:
-                await self._read(job)
-                await desk.by_hand(desk.store.end, number, "done")
+            while not await self._done(number):
+                await asyncio.sleep(_BUSY)
         except (ApiError, DocaiError) as error:
             if desk.closing:  # it goes on with the next start
                 return
@@ -109,6 +108,21 @@ class Runner:
             LOG.exception("%s: internal error", number)
             ours = ApiError(500, f"internal error; the server's log has it as {number}")
             await desk.by_hand(desk.store.end, number, "failed", ours.body()["error"])
+
+    async def _done(self, number: str) -> bool:
+        """Do a job; False where it has to wait for a model whose place others have."""
+        desk = self._desk
+        job = await desk.by_hand(desk.store.job, number, None)
+        if job is None or job.over:
+            return True
+        try:
+            await self._read(job)
+        except ApiError as error:
+            if error.retry_after is None or desk.closing:
+                raise
+            return False
+        await desk.by_hand(desk.store.end, number, "done")
+        return True
 
     async def _read(self, job: Job) -> None:
         desk = self._desk
@@ -184,7 +198,7 @@ async def submit(request: Request) -> Response:
     """Have a document read: the fields are those of `/v1/parse`, but for the format, which the result is asked in."""
     asked, file = await body_of(request, JobRequest)
     desk, runner = desk_of(request), runner_of(request)
-    parse_options(asked, desk)
+    await desk.by_hand(parse_options, asked, desk)
     with runner.coming():
         content = await while_there(request, content_of(request, asked.document, file))
         said = asked.model_dump(exclude={"document"}, exclude_defaults=True)
@@ -215,7 +229,7 @@ async def job(number: str, request: Request) -> Response:
 async def cancel(number: str, request: Request) -> Response:
     """End a job. Its finished pages can still be had."""
     desk, known = desk_of(request), await _known(request, number)
-    runner_of(request).cancel(known.id)
+    await runner_of(request).cancel(known.id)
     return reply(await desk.by_hand(described_job, desk, await _known(request, number)))
 
 
@@ -223,7 +237,7 @@ async def cancel(number: str, request: Request) -> Response:
 async def delete(number: str, request: Request) -> Response:
     """Forget a job, its document and its pages."""
     desk, known = desk_of(request), await _known(request, number)
-    runner_of(request).cancel(known.id)
+    await runner_of(request).cancel(known.id)
     await desk.by_hand(desk.store.drop_job, known.id)
     return reply({"id": known.id, "object": "job", "deleted": True})
 
@@ -298,25 +312,29 @@ def _settled_pages(head: dict[str, Any], pages: list[dict[str, Any]]) -> Documen
 @router.get("/v1/jobs/{number}/pages/{page}")
 async def page(number: str, page: int, request: Request) -> Response:
     """A finished page (counted from 1) with its blocks, before the document pass."""
-    desk, known = desk_of(request), await _known(request, number)
-    said = await desk.by_hand(desk.store.page, known.id, page - 1) if 0 < page <= 1_000_000 else None
+    return reply(await _page(desk_of(request), await _known(request, number), page))
+
+
+async def _page(desk: Desk, job: Job, page: int) -> dict[str, Any]:
+    said = await desk.by_hand(desk.store.page, job.id, page - 1) if 0 < page <= 1_000_000 else None
     if said is None:
         raise ApiError(404, f"page {page} has not been read", code="page_not_found")
-    return reply(said)
+    return said
 
 
 @router.get("/v1/jobs/{number}/pages/{page}/image")
 async def image(number: str, page: int, request: Request) -> Response:
     """The picture of a page (counted from 1), upright, as its blocks have it."""
     desk, known = desk_of(request), await _known(request, number)
-    said = await desk.by_hand(desk.store.page, known.id, page - 1) if 0 < page <= 1_000_000 else None
-    if said is None:
-        raise ApiError(404, f"page {page} has not been read", code="page_not_found")
-    options, _ = await desk.by_hand(settled, desk, known)
-    content = await desk.by_hand(content_in, desk, known)
-    async with opened(desk, content, options.password) as source:
-        data = await desk.by_hand(_drawn, source, said)
+    data = await while_there(request, _image(desk, known, await _page(desk, known, page)))
     return Response(data, headers={"cache-control": "private, max-age=3600"}, media_type="image/jpeg")
+
+
+async def _image(desk: Desk, job: Job, said: dict[str, Any]) -> bytes:
+    options, _ = await desk.by_hand(settled, desk, job)
+    content = await desk.by_hand(content_in, desk, job)
+    async with opened(desk, content, options.password) as source:
+        return await desk.by_hand(_drawn, source, said)
 
 
 def _drawn(source: Source, said: dict[str, Any]) -> bytes:

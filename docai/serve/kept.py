@@ -15,7 +15,7 @@ Item = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A response as it was sent, and the items that it added to the conversation of the one before it."""
+    """A response as it was sent, and what it added to the conversation of the one before it: its input and output."""
 
     said: dict[str, Any]
     items: tuple[Item, ...]
@@ -56,24 +56,36 @@ class Responses:
     def find(self, number: str, tenant: Hashable) -> Kept | None:
         """A response of a tenant; None where there is none (any more)."""
         self._expire()
+        return self._own(number, tenant)
+
+    def _own(self, number: str, tenant: Hashable) -> Kept | None:
         found = self._kept.get(number)
         return None if found is None or found.tenant != tenant else found
 
     def items(self, number: str, tenant: Hashable) -> list[Item]:
         """All that was said up to a response. Raises ApiError 400 where it, or one before it, is not kept."""
-        said: list[Item] = []
+        self._expire()
+        parts: list[Sequence[Item]] = []
         at: str | None = number
         while at is not None:
-            found = self.find(at, tenant)
+            found = self._own(at, tenant)
             if found is None:
                 raise ApiError(
                     400, f"previous_response_id: there is no response {number[:80]!r} (any more); send what was said",
                     code="previous_response_not_found", param="previous_response_id",
                 )  # fmt: skip
-            said[:0] = found.items
+            parts.append(found.items)
             at = found.previous
         self._use(number)
-        return said
+        return [item for part in reversed(parts) for item in part]
+
+    def asked(self, number: str, tenant: Hashable) -> list[Item] | None:
+        """All that was said before a response answered it; None where there is none. Raises ApiError, see `items`."""
+        found = self.find(number, tenant)
+        if found is None:
+            return None
+        own = found.items[: len(found.items) - len(found.said["output"])]
+        return [*(self.items(found.previous, tenant) if found.previous else ()), *own]
 
     def drop(self, number: str, tenant: Hashable) -> bool:
         """Forget a response; False where there is none."""
@@ -91,9 +103,10 @@ class Responses:
             at = kept.previous
 
     def _expire(self) -> None:
+        """They stand in the order in which their time ends: whatever is used goes to the end."""
         now = time.monotonic()
-        for number in [number for number, kept in self._kept.items() if kept.until < now]:
-            self._drop(number)
+        while self._kept and self._kept[first := next(iter(self._kept))].until < now:
+            self._drop(first)
 
     def _drop(self, number: str) -> None:
         self.bytes -= self._kept.pop(number).size

@@ -94,8 +94,8 @@ class Media:
             raise
         raise _refused("expected a data: URI, an http(s) address or a path under a --media-root", param)
 
-    def file(self, number: str, owner: str, param: str | None = None) -> Content:
-        """An uploaded file."""
+    def file(self, number: str, owner: str | None, param: str | None = None) -> Content:
+        """An uploaded file of `owner`; None is whoever it may be. It waits: not for the event loop."""
         file = self._store.file(number, owner)
         if file is None:
             raise ApiError(404, f"there is no file {number[:80]!r}", code="file_not_found", param=param)
@@ -156,8 +156,7 @@ class Media:
         said = {name: values[0] for name, values in parse_qs(parts.query).items()}
         if not self.signed(match[1], said.get("expires", ""), said.get("signature", "")):
             return None
-        file = self._store.file(match[1], None)
-        return None if file is None else self.file(file.id, file.owner)
+        return self.file(match[1], None)
 
     # --- paths
 

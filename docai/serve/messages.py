@@ -102,6 +102,7 @@ class Reader:
             raise _wrong(place, 'expected {"video_url": {"url": ...}}')
         if not isinstance(rate, int | float) or isinstance(rate, bool) or not 0.001 <= rate <= 1000:
             raise _wrong(place, "fps: expected a number of frames a second")
+        self._check_room(1, place)
         content = self._media.get(url, place)
         file = InputFile(None, None, content.name, content.data)
         try:
@@ -151,6 +152,13 @@ class Reader:
         named = Content(name[:200], content.data) if isinstance(name, str) and name else content
         return self._pictures(named, place, pages)
 
+    def _check_room(self, more: int, place: str) -> None:
+        """Raise ApiError 413 where there would be too many pictures, of which a video is at least one."""
+        most = self._options.max_images
+        if len(self._talk.media) + more > most:
+            told = f"more than the {most} images allowed (--max-images)"
+            raise ApiError(413, told, code="too_many_images", param=place)
+
     def _pictures(self, content: Content, place: str, pages: str | None) -> list[dict[str, Any]]:
         """The parts of a file: an image for each page."""
         from docai.render.document import open_document
@@ -162,11 +170,7 @@ class Reader:
             source = open_document(file, limits=self._options.limits)
             self._talk.sources.append(source)
             chosen = range(source.page_count) if pages is None else parse_pages(pages, source.page_count)
-            if len(self._talk.media) + len(chosen) > self._options.max_images:
-                raise ApiError(
-                    413, f"more than the {self._options.max_images} images allowed (--max-images)",
-                    code="too_many_images", param=place,
-                )  # fmt: skip
+            self._check_room(len(chosen), place)
             seen = pictures_of(source, chosen, bytes_key(content.data), PictureOptions().dpi)
         except DocaiError as error:
             raise _placed(error, place) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import orjson
 from fastapi import APIRouter, Request
@@ -23,9 +23,6 @@ from docai.serve.route import Route
 from docai.serve.schemas import ResponseFormat, Said
 from docai.tasks.options import OcrOptions
 from docai.types import Document
-
-if TYPE_CHECKING:
-    pass
 
 router = APIRouter(route_class=Route, tags=["documents"])
 

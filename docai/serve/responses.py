@@ -6,9 +6,9 @@ import contextlib
 import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from pydantic import ValidationError
 from starlette.responses import Response
 
@@ -18,6 +18,7 @@ from docai.serve.desk import Desk, desk_of, tenant_of, while_there
 from docai.serve.errors import ApiError, reply
 from docai.serve.events import begun, event
 from docai.serve.kept import Item
+from docai.serve.lists import page_of
 from docai.serve.models import Question
 from docai.serve.route import Route
 from docai.serve.schemas import ChatRequest, ResponsesRequest
@@ -62,6 +63,21 @@ async def delete(number: str, request: Request) -> Response:
     return reply({"id": number, "object": "response", "deleted": True})
 
 
+@router.get("/v1/responses/{number}/input_items")
+async def input_items(
+    number: str,
+    request: Request,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    after: str | None = None,
+    order: Literal["asc", "desc"] = "desc",
+) -> Response:
+    """What was said before a response, earlier responses included; `after` goes on behind the last item of a list."""
+    found = desk_of(request).responses.asked(number, tenant_of(request))
+    if found is None:
+        raise _unknown(number)
+    return reply(page_of([_listed(item) for item in found], limit, after, order))
+
+
 def _unknown(number: str) -> ApiError:
     return ApiError(404, f"there is no response {number[:80]!r} (any more)", code="response_not_found")
 
@@ -70,6 +86,27 @@ def items_of(asked: ResponsesRequest) -> list[Item]:
     """What a request adds to the conversation."""
     given = asked.input
     return [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else given
+
+
+_PREFIXES = {"function_call": "fc", "function_call_output": "fco", "reasoning": "rs"}
+
+
+def _numbered(item: Item) -> Item:
+    """An item of a request with an id, by which lists of items go on."""
+    prefix = _PREFIXES.get(str(item.get("type")), "msg")
+    return item if isinstance(item.get("id"), str) else {**item, "id": f"{prefix}_{secrets.token_hex(16)}"}
+
+
+def _listed(item: Item) -> Item:
+    """An item as lists have it: with its type, texts as parts."""
+    said = {"type": "message", "status": "completed", **item}
+    if said["type"] == "message":
+        said.setdefault("role", "user")
+        if isinstance(said.get("content"), str):
+            kind = "output_text" if said["role"] == "assistant" else "input_text"
+            more: Item = {"annotations": []} if said["role"] == "assistant" else {}
+            said["content"] = [{"type": kind, "text": said["content"], **more}]
+    return said
 
 
 def chat_of(asked: ResponsesRequest, before: Sequence[Item] = ()) -> ChatRequest:
@@ -149,7 +186,7 @@ class _Response:
     def _keep(self, request: Request, said: dict[str, Any]) -> None:
         desk, asked = desk_of(request), self._asked
         if self._stores(desk):
-            items = [*items_of(asked), *said["output"]]
+            items = [*map(_numbered, items_of(asked)), *said["output"]]
             desk.responses.keep(said, items, tenant_of(request), asked.previous_response_id)
 
     @contextlib.asynccontextmanager
@@ -188,7 +225,7 @@ class _Response:
             "output": output,
             "parallel_tool_calls": asked.parallel_tool_calls,
             "previous_response_id": asked.previous_response_id,
-            "reasoning": {"effort": None, "summary": None},
+            "reasoning": {"effort": self._chat.reasoning_effort, "summary": None},
             "store": self._stores(answers.desk),
             "temperature": asked.temperature,
             "text": asked.text or {"format": {"type": "text"}},

@@ -134,7 +134,7 @@ class Store:
         """Where the bytes of a file or of a job's document are."""
         return self._folder / "files" / number
 
-    def write(self, number: str, data: bytes) -> None:
+    def _write(self, number: str, data: bytes) -> None:
         path = self.path(number)
         with self._lock:
             if self._bytes + len(data) > self._most:
@@ -150,6 +150,17 @@ class Store:
             path.unlink(missing_ok=True)
             raise OutputError(f"cannot keep the file: {error.strerror or error}") from error
 
+    @contextmanager
+    def _written(self, number: str, data: bytes) -> Iterator[sqlite3.Connection]:
+        """Write the bytes of what is about to be known; they do not stay where that fails."""
+        self._write(number, data)
+        try:
+            with self._changing() as db:
+                yield db
+        except BaseException:
+            self._remove(number)
+            raise
+
     def _remove(self, number: str) -> None:
         path = self.path(number)
         with self._lock, suppress(OSError):
@@ -160,8 +171,7 @@ class Store:
     def add_file(self, owner: str, name: str, purpose: str, data: bytes) -> File:
         """Keep an uploaded file."""
         file = File(f"file-{secrets.token_hex(12)}", owner, name, purpose, len(data), time.time())
-        self.write(file.id, data)
-        with self._changing() as db:
+        with self._written(file.id, data) as db:
             row = (file.id, file.owner, file.name, file.purpose, file.bytes, file.created)
             db.execute("INSERT INTO files VALUES (?, ?, ?, ?, ?, ?)", row)
         return file
@@ -187,8 +197,7 @@ class Store:
     def add_job(self, owner: str, name: str, options: dict[str, Any], data: bytes) -> Job:
         """Keep a document to be read."""
         job = Job(f"job-{secrets.token_hex(12)}", owner, name, options, time.time(), "queued")
-        self.write(job.id, data)
-        with self._changing() as db:
+        with self._written(job.id, data) as db:
             row = (job.id, owner, name, dumps(options).decode(), job.created, job.state)
             db.execute("INSERT INTO jobs (id, owner, name, options, created, state) VALUES (?, ?, ?, ?, ?, ?)", row)
         return job
