@@ -20,7 +20,7 @@ pytest.importorskip("mlx.core")
 
 from PIL import Image
 
-from docai.serve import memory
+from docai.serve import desk, memory
 from tests.crowd import LONG, SHORT, URI
 from tests.serving import Served, served
 from tests.tiny_checkpoint import tiny_llama, tiny_qwen2_vl
@@ -87,6 +87,32 @@ def test_a_broken_engine_is_told_and_replaced(models: Path, tmp_path: Path) -> N
         offered.engine.close()
         assert server.json("GET", "/health", status=503)["broken"] == ["sees"]
         assert server.ask("POST", "/v1/chat/completions", SHORT)[0].status == 200
+        assert server.json("GET", "/health")["broken"] == []
+
+
+def test_what_hangs_is_told(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of an engine and a page that do not come to their end; nothing that waits for something to do."""
+    monkeypatch.setattr(desk, "_HANGS", 0.1)
+    held, over = threading.Event(), threading.Event()
+    with served(tmp_path / "state", model=[str(models / "sees")]) as server:
+        assert server.ask("POST", "/v1/chat/completions", SHORT)[0].status == 200
+        (offered,) = server.desk.models.loaded
+        assert offered.engine is not None
+        time.sleep(0.2)
+        assert server.json("GET", "/health")["broken"] == []
+        scheduler = offered.engine._worker.scheduler
+        tick = scheduler.tick
+        monkeypatch.setattr(scheduler, "tick", lambda: (held.set(), over.wait(30), tick()))
+        page = asyncio.run_coroutine_threadsafe(server.desk.pages.do(lambda: over.wait(30)), server.loop)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(server.ask, "POST", "/v1/chat/completions", SHORT)
+            assert held.wait(30)
+            time.sleep(0.2)
+            assert server.json("GET", "/health", status=503)["broken"] == ["pages", "sees"]
+            over.set()
+            assert answer.result(30)[0].status == 200
+        assert page.result(30)
+        monkeypatch.undo()
         assert server.json("GET", "/health")["broken"] == []
 
 

@@ -119,7 +119,7 @@ async def readyz(request: Request) -> Response:
 
 @router.get("/health", tags=["operations"])
 async def health(request: Request) -> Response:
-    """Whether what computes does: threads that ended and engines that were given up are told with 503."""
+    """Whether what computes does: threads and engines that have ended, or do not go on, are told with 503."""
     desk = desk_of(request)
     broken = desk.broken()
     said = {"status": "broken" if broken else "ok", "version": __version__, "broken": broken}

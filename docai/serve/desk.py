@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 _HANDS = 16  # threads that wait for files and decoders
 _ERRANDS = 16  # threads that get what requests name, from other hosts too, which may be slow
+_HANGS = 600.0  # seconds that no page and no step of an engine takes, be the machine as slow as it may
 _ASKERS = 16  # threads of tasks that ask a model one thing after the other
 
 
@@ -95,9 +96,14 @@ class Desk:
         return self.models.running + sum(lane.running for lane in self.lanes)
 
     def broken(self) -> list[str]:
-        """What ought to compute, and does not any more."""
+        """What ought to compute, and does not any more: it has ended, or nothing comes of it for too long.
+
+        Loading a model may take as long as a download, and all pages of a document are one text to some models: the
+        threads that do this are not timed.
+        """
         lanes = [lane.name for lane in self.lanes if lane.broken]
-        return lanes + self.models.broken
+        hangs = [self.pages.name] if self.pages.silent_s > _HANGS else []
+        return list(dict.fromkeys([*lanes, *hangs, *self.models.broken, *self.models.silent(_HANGS)]))
 
     async def close(self) -> None:
         """End everything. Jobs stay where they are, and go on with the next start."""

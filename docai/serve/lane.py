@@ -12,6 +12,7 @@ import heapq
 import itertools
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -45,6 +46,7 @@ class Lane:
         self.room = Room(f"requests are waiting for {name}", lambda: 1 + options.max_queue_depth)
         self._items: list[_Item] = []
         self._current: _Item | None = None
+        self._began: float | None = None
         self._numbers = itertools.count()
         self._changed = threading.Condition()
         self._closing = False
@@ -58,6 +60,12 @@ class Lane:
     @property
     def running(self) -> bool:
         return self._current is not None
+
+    @property
+    def silent_s(self) -> float:
+        """For how many seconds it has been at what it does; 0 where there is nothing to do."""
+        began = self._began
+        return 0.0 if began is None else time.monotonic() - began
 
     @property
     def broken(self) -> bool:
@@ -115,7 +123,7 @@ class Lane:
             except BaseException as raised:  # noqa: BLE001 - whoever asked gets it
                 error = raised
             with self._changed:
-                self._current = None
+                self._current = self._began = None
             _tell(item, result, error)
             del item, result, error
         _let_go()
@@ -125,6 +133,7 @@ class Lane:
             while not self._items and not self._closing:
                 self._changed.wait()
             self._current = None if self._closing else heapq.heappop(self._items)
+            self._began = time.monotonic()
             return self._current
 
 

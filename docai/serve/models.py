@@ -208,6 +208,10 @@ class Models:
         """Models whose engine has ended by a mistake; the next question loads them anew."""
         return [one.name for one in self.loaded if one.engine is not None and one.engine.closed]
 
+    def silent(self, seconds: float) -> list[str]:
+        """Models whose engine has been at one step for longer than that."""
+        return [one.name for one in self.loaded if one.engine is not None and one.engine.silent_s > seconds]
+
     async def sweep(self) -> None:
         """Let go of models that nobody asks, from time to time, for ever."""
         while True:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import threading
+import time
 import weakref
 from collections.abc import Hashable, Sequence
 from functools import partial
@@ -70,6 +71,12 @@ class Engine:
         return self._worker.running
 
     @property
+    def silent_s(self) -> float:
+        """For how many seconds nothing has come of the step that it is at; 0 where there is nothing to do."""
+        began = self._worker.began
+        return 0.0 if began is None else time.monotonic() - began
+
+    @property
     def closed(self) -> bool:
         """Whether it takes nothing more: it was closed, or its thread ended by an error."""
         return self._worker.stopping
@@ -87,6 +94,7 @@ class _Worker:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._stopping = False
+        self.began: float | None = None  # when the step began that it is at
 
     @property
     def stopping(self) -> bool:
@@ -129,11 +137,14 @@ class _Worker:
         error: BaseException | None = None
         try:
             while self._wait():
+                self.began = time.monotonic()
                 self.scheduler.tick()
+                self.began = None
         except BaseException as raised:
             error = raised
             raise
         finally:
+            self.began = None
             with self._changed:
                 self._stopping = True
                 self.scheduler.stop(error)
