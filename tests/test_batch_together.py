@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from docai.batch import process, together, together_worker
+from docai.batch import process, runner, together, together_worker
 from docai.batch.journal import page_store
 from docai.batch.runner import Summary, run_batch
 from docai.batch.together_worker import read_together
@@ -49,6 +53,7 @@ while given:
     tell(event="page", number=number, page=1, pages=2, status="ok", reasons=[], seconds=0.0)
     if name == "crash.pdf": os.abort()
     if name == "hang.pdf": time.sleep(60)
+    if name == "lost.pdf": given = after; continue
     if name == "ours.pdf": tell(event="failed", number=number, message="oh", exit_code=70, trace="where")
     else:
         tell(event="page", number=number, page=2, pages=2, status="ok", reasons=[], seconds=0.0)
@@ -63,13 +68,13 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[
     monkeypatch.setattr(process, "COMMAND", (sys.executable, "-S", "-c", FAKE))
     monkeypatch.setattr(together, "COMMAND", (sys.executable, "-S", "-c", TOGETHER))
 
-    def run(*names: str, jobs: int = 1) -> tuple[Summary, list[dict]]:
+    def run(*names: str, jobs: int = 1, recycle: int = 400) -> tuple[Summary, list[dict]]:
         (tmp_path / "in").mkdir(exist_ok=True)
         for name in names:
             (tmp_path / "in" / name).write_bytes(name.encode())
         events: list[dict] = []
         summary = run_batch(expand([str(tmp_path / "in")]), tmp_path / "out", ["text"], OPTIONS, ExportOptions(),
-                            jobs=jobs, on_event=events.append, quiet=2.5)  # fmt: skip
+                            jobs=jobs, on_event=events.append, quiet=2.5, recycle=recycle)  # fmt: skip
         return summary, events
 
     return run
@@ -101,6 +106,55 @@ def test_a_death_costs_the_file_that_is_at_fault(run: Callable, tmp_path: Path, 
     assert names == ["a.pdf", name, name, "n.pdf", "y.pdf", "z.pdf"]
     told = [(e["file"], e["page"]) for e in events if e["event"] == "page"]
     assert len(told) == len(set(told)), "each page is told once"
+
+
+def test_a_fresh_process_goes_on_after_many_pages(
+    run: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "_MODEL_LASTS", 1)
+    names = [f"{n}.pdf" for n in range(5)]
+    summary, events = run(*names, recycle=2)
+    assert [row.status for row in summary.rows] == ["ok"] * 5
+    assert [entry["name"] for entry in diary(tmp_path)] == names
+    # it has been given the next file already when the first one ends
+    pids = [entry["pid"] for entry in diary(tmp_path)]
+    assert [pids.index(pid) for pid in pids] == [0, 0, 2, 2, 4]
+    assert len([e for e in events if e["event"] == "page"]) == 10
+
+
+def test_a_file_of_which_no_end_was_told_is_read_again(run: Callable, tmp_path: Path) -> None:
+    summary, _ = run("a.pdf", "lost.pdf", "z.pdf")
+    assert [row.status for row in summary.rows] == ["ok"] * 3
+    assert [entry["name"] for entry in diary(tmp_path)] == ["a.pdf", "lost.pdf", "z.pdf", "lost.pdf"]
+
+
+def test_several_pages_as_one_text_are_read_by_one_process(run: Callable, tmp_path: Path) -> None:
+    """Each process would load the model."""
+    names = [f"{n}.pdf" for n in range(4)]
+    for name in names:
+        (tmp_path / "in").mkdir(exist_ok=True)
+        (tmp_path / "in" / name).write_bytes(name.encode())
+    options = replace(OPTIONS, multi_page=True)
+    run_batch(expand([str(tmp_path / "in")]), tmp_path / "out", ["text"], options, ExportOptions(), jobs=3,
+              on_event=lambda _: None)  # fmt: skip
+    assert len({entry["pid"] for entry in diary(tmp_path)}) == 1
+    assert [entry["name"] for entry in diary(tmp_path)] == names
+
+
+def test_what_is_done_with_an_event_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parent reads whole files before it gives one to a process."""
+    now = 0.0
+    monkeypatch.setattr(process.time, "monotonic", lambda: now)
+    reading, writing = os.pipe()
+    os.write(writing, b'{"event": "next"}\n')
+    with os.fdopen(reading, "rb") as pipe, os.fdopen(writing, "wb", buffering=0) as out:
+        events = process.events_of(SimpleNamespace(stdout=pipe), 60.0)  # type: ignore[arg-type]
+        assert next(events) == {"event": "next"}
+        now = 1000.0
+        later = threading.Timer(0.1, out.write, (b'{"event": "end"}\n',))
+        later.start()
+        assert next(events) == {"event": "end"}
+        later.join()
 
 
 def test_a_model_that_cannot_be_had_ends_the_run(run: Callable) -> None:

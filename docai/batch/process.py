@@ -172,4 +172,5 @@ def events_of(process: subprocess.Popen[bytes], quiet: float) -> Iterator[Event]
                 deadline += event["pages"] * _WRITING
             elif event["event"] != "looking":
                 yield event
+                deadline = time.monotonic() + quiet  # what was done with the event is no silence
     raise TimeoutError

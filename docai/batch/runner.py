@@ -23,6 +23,7 @@ from docai.render.inputs import InputFile
 from docai.tasks.options import OcrOptions
 
 _MODEL_GRACE = 3600.0  # seconds for a page that a model reads, which takes minutes where there is no GPU
+_MODEL_LASTS = 10  # times as many pages as an engine's process: a model takes longer to load
 _GRACE = 60.0  # seconds on top of what decoding a page may take, for models to load and text to be recognised
 
 OnEvent = Callable[[Event], None]
@@ -78,7 +79,7 @@ def run_batch(
     Raises OutputError where `out` cannot be written to, UsageError where an output would replace an input, the error of
     a model that cannot be had; all else is a row. Engines read with so many processes as `jobs`; a model is in one,
     where so many threads open files and prepare their pages. `quiet`: seconds without an event after which a process is
-    given up; `recycle`: pages after which one with an engine is replaced.
+    given up; `recycle`: pages after which one with an engine is replaced, one with a model after ten times as many.
     """
     check_writable(out)
     started = time.monotonic()
@@ -93,9 +94,9 @@ def run_batch(
         run = _Run(journal, formats, _with_threads(options, jobs), export, on_event)
         work = list(zip(files, places, strict=True))
         if options.reads_together:
-            run.together(work, Together(quiet, jobs), Worker(quiet, recycle=recycle))
+            run.together(work, Together(quiet, jobs, recycle * _MODEL_LASTS), Worker(quiet, recycle=recycle))
         else:
-            run.all(work, [Worker(quiet, recycle=recycle) for _ in range(jobs)])
+            run.all(work, [Worker(quiet, recycle=recycle) for _ in range(1 if options.multi_page else jobs)])
     finally:
         journal.close()
     place = {file.name: number for number, file in enumerate(files)}

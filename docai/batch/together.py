@@ -16,30 +16,31 @@ COMMAND = (sys.executable, "-m", "docai.batch.together_worker")
 class Together(Process):
     """A process that asks for files as it needs them. Where it dies or is silent for `quiet` seconds, it is ended.
 
-    `threads` open files and prepare their pages.
+    `threads` open files and prepare their pages. After `recycle` pages it gets no further files.
     """
 
-    def __init__(self, quiet: float, threads: int) -> None:
+    def __init__(self, quiet: float, threads: int, recycle: int) -> None:
         super().__init__()
-        self._quiet, self._threads = quiet, threads
+        self._quiet, self._threads, self._recycle = quiet, threads, recycle
 
     def do(self, jobs: Iterator[Job], tell: Callable[[Job, Event], None]) -> list[Job] | None:
         """Let the process do jobs: pages and closing events (`done`, `failed`) are told as they come.
 
-        None where all are done; where it died, the jobs that were under way. Raises a DocaiError where what reads
-        cannot be had.
+        None where there are none; where it died, those that were under way. Whatever is left of `jobs` is for the next
+        call, with a fresh process. Raises a DocaiError where what reads cannot be had.
         """
         waiting = next(jobs, None)
         if waiting is None:
             return None
-        begun, number = dict[int, Job](), 0
+        begun, number, pages = dict[int, Job](), 0, 0
         try:
             process = self._begin(COMMAND)
             self._say({"threads": self._threads})
             for event in events_of(process, self._quiet):
                 match event["event"]:
                     case "next":
-                        job, waiting = waiting or next(jobs, None), None
+                        job = (waiting or next(jobs, None)) if pages < self._recycle else None
+                        waiting = None
                         if job is None:
                             self._say(None)
                         else:
@@ -47,12 +48,14 @@ class Together(Process):
                             self._say({"number": number, "job": job.to_json()})
                             number += 1
                     case "end":
-                        return None
+                        break
                     case "unable":
                         raise error_of(event)
                     case kind:
                         job = begun[event.pop("number")]
-                        if kind != "page":
+                        if kind == "page":
+                            pages += not event.get("kept")
+                        else:
                             begun = {n: other for n, other in begun.items() if other is not job}
                         tell(job, event)
         except (OSError, TimeoutError):  # it is gone, or hangs
