@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 
 pytest.importorskip("mlx.core")
 
+from docai.layout import learned
 from docai.layout.detections import detections_json
 from docai.render.document import open_document
 from docai.tasks.detect import detect
@@ -66,6 +69,30 @@ def test_detectors_are_listed(server: Served) -> None:
     assert all(found[name] == ["detect"] for name in DETECTORS)
     assert server.json("GET", f"/v1/models/{DETECTORS[0]}")["id"] == DETECTORS[0]
     server.json("GET", "/v1/models/private", status=404)
+
+
+def test_detectors_that_nobody_asks_are_let_go_of(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[weakref.ref[Any]] = []
+    opens = learned.open_detector
+
+    def opened(*given: Any) -> Any:
+        detector = opens(*given)
+        made.append(weakref.ref(detector))
+        return detector
+
+    monkeypatch.setattr(learned, "open_detector", opened)
+    asked = [("/v1/detect", {"model": "rt_detr_v2", "threshold": 0.123}), ("/v1/parse", {"layout": "rt_detr_v2"})]
+    with served(tmp_path / "state", detector=[str(folder / "rt_detr_v2")], keep_alive="0.2s") as server:
+        for again in range(2):
+            for path, more in asked:
+                server.json("POST", path, {"document": URI, **more})
+            deadline = time.monotonic() + 20
+            while any(one() is not None for one in made):
+                assert time.monotonic() < deadline, "it stays in memory"
+                time.sleep(0.02)
+            assert len(made) > again
 
 
 def test_a_layout_by_its_detector_s_name(server: Served, folder: Path) -> None:

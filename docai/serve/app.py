@@ -85,6 +85,7 @@ async def _on_gone(_: Request, __: Exception) -> Response:
 
 def _begin(desk: Desk) -> None:
     desk.spawn(desk.models.sweep())
+    desk.spawn(desk.detectors.sweep())
     desk.spawn(_expire(desk))
     if desk.options.preload:
         desk.spawn(desk.models.preload())

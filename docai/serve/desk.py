@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from fastapi import Request
 
+from docai.serve.detectors import Detectors
 from docai.serve.front import ClientGone
 from docai.serve.kept import Responses
 from docai.serve.lane import Lane
@@ -19,6 +21,7 @@ from docai.serve.options import ServeOptions
 from docai.serve.store import Store
 
 T = TypeVar("T")
+LOG = logging.getLogger("docai.serve")
 
 _HANDS = 16  # threads that wait for files and decoders
 _ERRANDS = 16  # threads that get what requests name, from other hosts too, which may be slow
@@ -61,6 +64,7 @@ class Desk:
         self.store = Store(options.folder, options.keep_jobs_s, options.max_stored)
         self.media = Media(options, self.store)
         self.models = Models(options, self.compute, self.hands)
+        self.detectors = Detectors(options, self.pages)
         self.responses = Responses(options.response_store << 20, options.keep_responses_s)
         self.bells = Bells()
         self.ready = self.closing = False
@@ -82,8 +86,13 @@ class Desk:
         """Have something done beside all requests."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            LOG.error("internal error beside all requests", exc_info=error)
 
     @property
     def lanes(self) -> tuple[Lane, ...]:

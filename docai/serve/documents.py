@@ -18,10 +18,11 @@ from docai.render.inputs import InputFile
 from docai.serve.among import among, told
 from docai.serve.asked import body_of, content_of, described, limits_of, model_for, options_for
 from docai.serve.desk import Desk, desk_of, owner_of, while_there
+from docai.serve.detectors import detector_of
 from docai.serve.errors import ApiError, reply, translated
 from docai.serve.media import Content
 from docai.serve.models import name_of
-from docai.serve.pages import check_engine, detector_of, document, exported, opened, watched
+from docai.serve.pages import check_engine, document, exported, opened, watched
 from docai.serve.route import Route
 from docai.tasks.options import (
     CaptionOptions,
@@ -172,7 +173,7 @@ async def _detected(desk: Desk, content: Content, options: DetectOptions) -> Res
 
     pages: list[dict[str, Any]] = []
     errors: list[dict[str, Any]] = []
-    with desk.pages.room.held():
+    with desk.pages.room.held(), desk.detectors.use(options.model):
         async with opened(desk, content, options.password) as source:
             indices = chosen_pages(source, options)
             finder = await desk.pages.do(partial(finder_for, options))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import Request
@@ -63,6 +63,15 @@ def reply(value: Any, status: int = 200, headers: Mapping[str, str] | None = Non
 def busy(what: str) -> ApiError:
     """There is no room in a queue."""
     return ApiError(503, f"{what}; try again later", code="overloaded", retry_after=RETRY_AFTER)
+
+
+def known(name: str, names: Sequence[str], purpose: str, param: str) -> None:
+    """Raise ApiError 404 for what is not among `names` of things there are for a purpose."""
+    if name not in names:
+        raise ApiError(
+            404, f"there is nothing called {name[:100]!r} {purpose}; there are {', '.join(names)}",
+            code="model_not_found", param=param,
+        )  # fmt: skip
 
 
 def translated(error: DocaiError) -> ApiError:

@@ -186,7 +186,7 @@ class Models:
         if engine is not None:
             await asyncio.get_running_loop().run_in_executor(self._hands, engine.close)
         del engine
-        await self._lane.do(_collect)
+        await self._lane.do(collect)
         LOG.info("%s: let go of", offered.name)
 
     @property
@@ -332,7 +332,7 @@ class _Alone:
         return Generation("", finish_reason="cancelled") if self._stream is None else self._stream.result
 
 
-def _collect() -> None:
+def collect() -> None:
     """Give back the memory of what was let go of."""
     gc.collect()
     import mlx.core as mx

@@ -10,9 +10,10 @@ from starlette.responses import Response
 
 from docai.export.formats import FORMATS
 from docai.serve.desk import desk_of
+from docai.serve.detectors import detectors
 from docai.serve.errors import ApiError, reply
 from docai.serve.models import Offered
-from docai.serve.pages import detectors, engines
+from docai.serve.pages import engines
 from docai.serve.route import Route
 from docai.version import __version__
 

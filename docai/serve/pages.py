@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from docai.errors import UsageError
 from docai.render.inputs import InputFile
 from docai.serve.desk import Desk
-from docai.serve.errors import ApiError
+from docai.serve.errors import ApiError, known
 from docai.serve.lane import Lane
 from docai.serve.media import Content
-from docai.serve.models import Offered, name_of
+from docai.serve.models import Offered
 from docai.tasks.ocr import chosen_pages, finish, pages_reader, without_input
 from docai.tasks.options import ENGINES, OcrOptions
 from docai.types import Document, Limits, PageResult
@@ -85,40 +85,7 @@ def engines() -> tuple[str, ...]:
 
 def check_engine(desk: Desk, name: str) -> None:
     """Raise ApiError for what is neither an engine nor a model of this server."""
-    _check_name(name, (*engines(), *desk.models.offered), "to read with", "model")
-
-
-def detectors(desk: Desk) -> tuple[str, ...]:
-    """The learned detectors that requests may name. It looks at files: not for the event loop."""
-    from docai.layout.detector import MODELS
-    from docai.tasks.ocr import is_cached
-
-    named = tuple(map(name_of, desk.options.detector or ()))
-    return (*named, *(name for name in MODELS if name not in named and is_cached(name)))
-
-
-def detector_of(desk: Desk, name: str | None, param: str = "model") -> str:
-    """What the detector of a request is for `docai.layout`: a path only where the server was started with it.
-
-    None is the embedded one. Raises ApiError for one that is not there.
-    """
-    from docai.layout.detector import EMBEDDED, MODELS
-    from docai.tasks.ocr import is_cached
-
-    named = {name_of(source): source for source in desk.options.detector or ()}
-    name = EMBEDDED if name is None else name
-    _check_name(name, (EMBEDDED, *MODELS, *named), "to find regions with", param)
-    if name in MODELS and name not in named and not is_cached(name):
-        raise ApiError(404, f"{name} is not here: docai models pull {name}", code="model_not_found", param=param)
-    return named.get(name, name)
-
-
-def _check_name(name: str, known: Sequence[str], purpose: str, param: str) -> None:
-    if name not in known:
-        raise ApiError(
-            404, f"there is nothing called {name[:100]!r} {purpose}; there are {', '.join(known)}",
-            code="model_not_found", param=param,
-        )  # fmt: skip
+    known(name, (*engines(), *desk.models.offered), "to read with", "model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +109,7 @@ async def reading(desk: Desk, options: OcrOptions, places: int = 1) -> AsyncIter
     """
     check_engine(desk, options.model)
     if options.engine or options.ocr == "never":
-        with desk.pages.room.held(places):
+        with desk.pages.room.held(places), desk.detectors.use(options.layout):
             yield Reading(desk.pages, lambda *pages: pages_reader(options).results(*pages))
         return
     async with desk.models.use(options.model, places) as offered:

@@ -84,6 +84,11 @@ def _finder_for(options: DetectOptions) -> Finder:
     return Finder(ReadOptions(ocr=options.ocr, engine=engine, dpi=options.dpi), detector, options)
 
 
+def forget_finders() -> None:
+    """Let go of the engines and detectors that are kept for the next document."""
+    _finder_for.cache_clear()
+
+
 @dataclass(frozen=True, slots=True)
 class Look:
     """A page as its detector sees it, and what is wrong with it."""

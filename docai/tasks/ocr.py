@@ -129,6 +129,12 @@ def reader_as(options: OcrOptions) -> PageReader | PromptedPages:
     return prompted_reader(options, None if options.layout is None else detector_for(options.layout, _ASKED_FROM))
 
 
+def forget_readers() -> None:
+    """Let go of the engines, detectors and models that are kept for the next document."""
+    reader_as.cache_clear()
+    reader_for.cache_clear()
+
+
 def detector_for(layout: str, threshold: float | None = None) -> Detector:
     """The detector that `--layout` names. `auto`: the best one that is there; so for pages that a file leaves out.
 
