@@ -23,11 +23,14 @@ from docai.batch.work import Job
 from docai.errors import DependencyMissing, ExitCode, InputError
 from docai.export.formats import ExportOptions
 from docai.ocr.asking import Answer, Question
+from docai.ocr.engines import LazyEngine
 from docai.ocr.manners import manner_of
 from docai.ocr.prompted import PromptedReader
 from docai.render.inputs import expand
+from docai.tasks import groups
+from docai.tasks.groups import Wanted
 from docai.tasks.options import OcrOptions
-from docai.tasks.prompted import LazyEngine, PromptedPages, Wanted
+from docai.tasks.prompted import PromptedPages
 from docai.types import Status
 from docai.vlm.request import Generation
 from tests.conftest import make_pdf
@@ -229,6 +232,16 @@ def test_pages_of_several_files_are_asked_about_together(model: Model, tmp_path:
         (0, 1), (1, 1), (3, 1), (4, 1), (5, 1), (5, 2), (5, 3), (5, 4),
     ]  # fmt: skip
     assert sorted(page_store(tmp_path / "journal", "key5").pages()) == [0, 1, 2, 3]
+
+
+def test_large_pages_make_small_groups(model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a group are in memory at once."""
+    monkeypatch.setattr(groups, "_PIXELS", 3 * 200 * 300)
+    heights = [100, 150, 140, 400, 100, 90, 80, 20]
+    files = [picture(tmp_path / "in" / f"{n}.png", height) for n, height in enumerate(heights)]
+    read_together(jobs(tmp_path, files), lambda _: None)
+    assert model.groups == [2, 1, 1, 3, 1], "a picture that is too large by itself is one; three at a time"
+    assert (tmp_path / "out" / "3.txt").read_text().strip() == "a picture of 400 rows"
 
 
 def test_pages_that_a_journal_has_are_not_read_again(model: Model, tmp_path: Path) -> None:

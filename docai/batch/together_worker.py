@@ -19,8 +19,9 @@ from docai.batch.worker import failure, parent_told, success
 from docai.errors import DocaiError
 from docai.render.document import Source, open_document
 from docai.render.worker import Worker
+from docai.tasks.groups import Wanted
 from docai.tasks.ocr import chosen_pages, pages_reader
-from docai.tasks.prompted import PromptedPages, Wanted
+from docai.tasks.prompted import PromptedPages
 from docai.types import PageResult
 
 Numbered = tuple[int, Job]

@@ -251,7 +251,7 @@ def _read_in_turn(
     A model is asked about pages of several files together.
     """
     if options.reads_together:
-        from docai.tasks.prompted import read_files
+        from docai.tasks.files import read_files
 
         yield from read_files(files, options)
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
 from docai.errors import UsageError
@@ -47,3 +48,20 @@ def get_engine(name: str, *, lang: str | None = None, threads: int | None = None
     module, _, cls = ENGINES[name].partition(":")
     engine: Recognizer = getattr(importlib.import_module(module), cls)(lang=lang, threads=threads)
     return engine
+
+
+class LazyEngine:
+    """The embedded engine, loaded when it is first asked."""
+
+    name = "embedded"
+
+    def __init__(self, threads: int | None = None) -> None:
+        self._threads = threads
+        self._loading = Lock()
+        self._engine: Recognizer | None = None
+
+    def read(self, pixels: RGB, *, straighten: bool = True) -> Recognised:
+        """See `Recognizer.read`."""
+        with self._loading:
+            self._engine = self._engine or get_engine("embedded", threads=self._threads)
+        return self._engine.read(pixels, straighten=straighten)

@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from itertools import islice
-from threading import Lock
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from docai.errors import DocaiError, InputError, UsageError
+from docai.errors import DocaiError, UsageError
+from docai.tasks.groups import PageGroup, Wanted, in_groups, in_order_by
 from docai.tasks.load import load
 from docai.tasks.options import OcrOptions
 from docai.types import PageResult
 
 if TYPE_CHECKING:
     from docai.layout.detector import Detector
-    from docai.ocr.engines import Recognised, Recognizer
     from docai.ocr.manners import Manner
-    from docai.ocr.prompted import Leaf, Pending, PromptedReader
+    from docai.ocr.prompted import Leaf, PromptedReader
     from docai.ocr.reading import Reading
     from docai.render.document import Source
-    from docai.render.inputs import InputFile
     from docai.tasks.ocr import Layout
-    from docai.types import RGB, Line, Page, PageContent
+    from docai.types import Line, Page, PageContent
     from docai.vlm.model import Model
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 @lru_cache(maxsize=1)
@@ -45,6 +37,7 @@ def prompted_reader(options: OcrOptions, detector: Detector | None, loaded: Mode
     Raises DependencyMissing without MLX or the model, UsageError for a task it has not.
     """
     from docai.ocr.asking import asker_of
+    from docai.ocr.engines import LazyEngine
     from docai.ocr.manners import manner_of
     from docai.ocr.prompted import PromptedReader
     from docai.vlm.request import GenerationOptions
@@ -115,21 +108,6 @@ def _task(options: OcrOptions, manner: Manner) -> str | None:
     return task if known else options.task
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Wanted:
-    """A page that is to be read."""
-
-    source: Source
-    index: int
-    layout: Layout | None = None
-
-    def failed(self, error: DocaiError) -> PageResult:
-        """Its result where it cannot be read."""
-        from docai.tasks.ocr import failed
-
-        return failed(self.source, self.index, error)
-
-
 class PromptedPages:
     """Reads pages of any document by asking one model. `detector` finds what to ask about; None: the whole page.
 
@@ -157,9 +135,9 @@ class PromptedPages:
         While an engine answers those about one group, the next is prepared, by so many threads. An error becomes its
         page's outcome. `on_answer` hears of each answer of the model.
         """
-        asked: _Group | None = None
-        for pages in _in_groups(in_order_by(wanted, self._prepared, threads), self.reader.asker.together):
-            group = _Group(self, pages)
+        asked: PageGroup | None = None
+        for pages in in_groups(in_order_by(wanted, self._prepared, threads), self.reader.asker.together):
+            group = PageGroup(self, pages)
             if asked is not None:
                 yield from asked.results(on_answer)
             asked = group
@@ -230,169 +208,6 @@ class PromptedPages:
         from docai.ocr.reading import ReadOptions, read_page
 
         return _ruled(read_page(page, content, ReadOptions("auto", self.reader.second)))
-
-
-def read_files(
-    files: Iterable[InputFile], options: OcrOptions
-) -> Iterator[tuple[InputFile, Source | DocaiError, list[PageResult]]]:
-    """Files in their order, open until the next is asked for, with the results of their pages; an error for one that
-    cannot be opened. The model is asked about pages of several of them together.
-    """
-    from docai.render.document import open_document
-    from docai.tasks.ocr import chosen_pages, pages_reader
-
-    reader = pages_reader(options)
-    assert isinstance(reader, PromptedPages), "a model reads"
-    opened: deque[tuple[InputFile, Source | DocaiError, int]] = deque()  # and how many pages are read of each
-
-    def wanted() -> Iterator[Wanted]:
-        for file in files:
-            try:
-                source = open_document(file, password=options.password, limits=options.limits)
-            except DocaiError as error:
-                opened.append((file, error, 0))
-                continue
-            try:
-                indices = chosen_pages(source, options)
-            except DocaiError as error:
-                source.close()
-                opened.append((file, error, 0))
-                continue
-            opened.append((file, source, len(indices)))
-            yield from (Wanted(source, index) for index in indices)
-
-    def ended(results: list[PageResult]) -> Iterator[tuple[InputFile, Source | DocaiError, list[PageResult]]]:
-        """The files of which no page is missing, given what was read of the first of them."""
-        while opened and len(results) == opened[0][2]:
-            file, source, _ = opened.popleft()
-            yield file, source, results
-            if not isinstance(source, DocaiError):
-                source.close()
-            results = []
-
-    read: list[PageResult] = []
-    for page, result in reader.results_of(wanted()):
-        if not read:  # what stands before its file has no pages
-            yield from ended(read)
-        read = [*read, result]
-        assert opened[0][1] is page.source, "results come in order"
-        if len(read) == opened[0][2]:
-            yield from ended(read)
-            read = []
-    yield from ended(read)
-
-
-class _Group:
-    """Pages whose questions are asked together. Where that goes wrong they are read one by one, so that only one fails.
-
-    UsageErrors are raised: they are about the request, not about a page.
-    """
-
-    def __init__(self, pages: PromptedPages, prepared: Sequence[tuple[Wanted, Leaf | DocaiError]]) -> None:
-        self._reader, self._wanted = pages.reader, [page for page, _ in prepared]
-        self._started = time.perf_counter()
-        self._errors = {n: one for n, (_, one) in enumerate(prepared) if isinstance(one, DocaiError)}
-        self._leaves = {n: one for n, (_, one) in enumerate(prepared) if not isinstance(one, DocaiError)}
-        self._find(pages)
-        self._pending = self._begun()
-
-    def _find(self, pages: PromptedPages) -> None:
-        """Have the regions of all pages found; where that fails, page by page."""
-        try:
-            found = pages.with_regions(list(self._leaves.values()))
-            self._leaves = dict(zip(self._leaves, found, strict=True))
-        except UsageError:
-            raise
-        except DocaiError:
-            for n, leaf in list(self._leaves.items()):
-                try:
-                    (self._leaves[n],) = pages.with_regions([leaf])
-                except DocaiError as error:
-                    self._errors[n] = error
-                    del self._leaves[n]
-
-    def _begun(self) -> Pending | None:
-        try:
-            return self._reader.begin(list(self._leaves.values()))
-        except UsageError:
-            raise
-        except DocaiError:
-            return None
-
-    def results(self, on_answer: Callable[[], None]) -> Iterator[tuple[Wanted, PageResult]]:
-        """The pages with their results, in order."""
-        done = {n: self._wanted[n].failed(error) for n, error in self._errors.items()} | self._read(on_answer)
-        seconds = round((time.perf_counter() - self._started) / len(self._wanted), 3)
-        yield from ((page, replace(done[n], seconds=seconds)) for n, page in enumerate(self._wanted))
-
-    def _read(self, on_answer: Callable[[], None]) -> dict[int, PageResult]:
-        if self._pending is not None:
-            try:
-                results = self._pending.results(on_answer)
-                return {n: self._whole(n, result) for n, result in zip(self._leaves, results, strict=True)}
-            except UsageError:
-                raise
-            except DocaiError as error:
-                if len(self._leaves) == 1:
-                    return {n: self._wanted[n].failed(error) for n in self._leaves}
-        return {n: self._by_itself(n, on_answer) for n in self._leaves}
-
-    def _by_itself(self, number: int, on_answer: Callable[[], None]) -> PageResult:
-        try:
-            (result,) = self._reader.begin([self._leaves[number]]).results(on_answer)
-            return self._whole(number, result)
-        except UsageError:
-            raise
-        except DocaiError as error:
-            return self._wanted[number].failed(error)
-
-    def _whole(self, number: int, result: PageResult) -> PageResult:
-        """A result. Raises InputError for a broken picture in which nothing was found."""
-        page, damage = self._wanted[number], self._leaves[number].content.damage
-        if damage and not any(block.text.strip() for block in result.blocks):
-            where = f"{page.source.name}, page {page.index + 1}"
-            raise InputError(f"{where}: {damage}, and no text was found in them; get a whole copy of the file")
-        return result
-
-
-def _in_groups(pages: Iterable[T], size: int) -> Iterator[list[T]]:
-    rest = iter(pages)
-    while group := list(islice(rest, size)):
-        yield group
-
-
-def in_order_by(items: Iterable[T], work: Callable[[T], R], threads: int) -> Iterator[tuple[T, R]]:
-    """Items with what some work makes of them, in order; with several threads they work on the items to come."""
-    if threads == 1:
-        yield from ((item, work(item)) for item in items)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        ahead: deque[tuple[T, Future[R]]] = deque()
-        for item in items:
-            ahead.append((item, pool.submit(work, item)))
-            if len(ahead) > threads:
-                first, done = ahead.popleft()
-                yield first, done.result()
-        yield from ((item, done.result()) for item, done in ahead)
-
-
-class LazyEngine:
-    """The embedded engine, loaded when it is first asked."""
-
-    name = "embedded"
-
-    def __init__(self, threads: int | None = None) -> None:
-        self._threads = threads
-        self._loading = Lock()
-        self._engine: Recognizer | None = None
-
-    def read(self, pixels: RGB, *, straighten: bool = True) -> Recognised:
-        """See `Recognizer.read`."""
-        from docai.ocr.engines import get_engine
-
-        with self._loading:
-            self._engine = self._engine or get_engine("embedded", threads=self._threads)
-        return self._engine.read(pixels, straighten=straighten)
 
 
 def _recognised(lines: Sequence[Line]) -> list[Line]:
