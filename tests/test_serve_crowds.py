@@ -23,13 +23,16 @@ import pytest
 
 pytest.importorskip("mlx.core")
 
+from PIL import Image, ImageDraw
+
+from docai.ocr.ppocr import PPOCR
 from docai.render.document import Source
 from docai.render.worker import shared_worker
 from docai.serve import front
 from docai.serve.errors import ApiError
 from docai.serve.room import Room
 from tests.conftest import make_pdf
-from tests.crowd import LONG, SHORT, SMALL, URI, Crowd, descriptors, head, idle, left_over, resident
+from tests.crowd import LONG, SHORT, SMALL, URI, Crowd, descriptors, head, idle, left_over, png, resident
 from tests.serving import Served, served
 from tests.tiny_checkpoint import tiny_llama, tiny_qwen2_vl
 from tests.tiny_encdec import tiny_florence2
@@ -208,6 +211,29 @@ def test_who_leaves_ends_a_document(server: Served) -> None:
     before = server.desk.metrics.total("pages_total")
     leave_while(server, "/v1/parse", body, lambda: server.desk.metrics.total("pages_total") > before)
     assert server.desk.metrics.total("pages_total") - before < 300
+
+
+@pytest.mark.parametrize("path", ["/v1/parse", "/v1/detect"])
+def test_who_leaves_ends_what_an_engine_reads(server: Served, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines are read a few at a time: of 12, no others after those that were being read."""
+    page = Image.new("RGB", (600, 600), "white")
+    for line in range(12):
+        ImageDraw.Draw(page).text((20, 20 + 45 * line), f"Line number {line} of the page", "black", font_size=24)
+    begun, left, reads = threading.Event(), threading.Event(), list[int]()
+    read, interrupt = PPOCR._read_batch, Source.interrupt
+
+    def slowly(net: PPOCR, lines: Any) -> Any:
+        reads.append(len(lines))
+        begun.set()
+        assert left.wait(20)
+        return read(net, lines)
+
+    monkeypatch.setattr(PPOCR, "_read_batch", slowly)
+    monkeypatch.setattr(Source, "interrupt", lambda source: (interrupt(source), left.set())[0])
+    leave_while(server, path, {"document": png(page)}, begun.is_set)
+    assert len(reads) == 1
+    monkeypatch.undo()
+    assert "number 11" in server.ask("POST", "/v1/parse", {"document": png(page), "format": "text"})[1].decode()
 
 
 def test_who_leaves_ends_what_a_model_reads(server: Served) -> None:

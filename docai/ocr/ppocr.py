@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from docai.errors import DependencyMissing
 from docai.ocr.quads import Quads, clockwise, no_quads
+from docai.ocr.wanted import check_wanted
 
 Pixels = NDArray[np.uint8]  # (H, W, 3) BGR, as the nets were trained
 
@@ -65,10 +66,11 @@ class PPOCR:
         return np.asarray(np.clip(found, 0, (width, height)), np.float32)
 
     def read(self, lines: Sequence[Pixels]) -> list[Text]:
-        """What line images of any size say. Images of like width are read together."""
+        """What line images of any size say. Images of like width are read together. See `check_wanted`."""
         order = sorted(range(len(lines)), key=lambda i: _width(lines[i]))
         texts = [Text()] * len(lines)
         for start in range(0, len(order), _BATCH):
+            check_wanted()
             batch = order[start : start + _BATCH]
             for index, text in zip(batch, self._read_batch([lines[i] for i in batch]), strict=True):
                 texts[index] = text

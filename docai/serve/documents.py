@@ -14,6 +14,7 @@ from starlette.responses import Response
 from docai.errors import DocaiError
 from docai.export.formats import FORMATS, format_of
 from docai.layout.detector import EMBEDDED
+from docai.ocr.wanted import while_wanted
 from docai.render.inputs import InputFile
 from docai.serve.among import among, told
 from docai.serve.asked import body_of, content_of, described, limits_of, model_for, options_for
@@ -194,7 +195,8 @@ def _regions(
 
     some = replace(options, pages=",".join(str(index + 1) for index in indices))
     errors: list[str] = []
-    found = list(detect_pages(source, some, on_error=lambda error: errors.append(str(error))))
+    with while_wanted(lambda: not source.interrupted):
+        found = list(detect_pages(source, some, on_error=lambda error: errors.append(str(error))))
     missing = {index + 1 for index in indices} - {page.page.index + 1 for page in found}
     told = [{"page": page, "message": message} for page, message in zip(sorted(missing), errors, strict=False)]
     return [orjson.loads(detections_json(replace(page, model=name_of(page.model)))) for page in found], told

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from docai.errors import UsageError
+from docai.ocr.wanted import while_wanted
 from docai.render.inputs import InputFile
 from docai.serve.desk import Desk
 from docai.serve.errors import ApiError, known
@@ -209,7 +210,8 @@ def _read(
     layout: Layout | None,
     keep: Callable[[PageResult], None] | None,
 ) -> list[PageResult]:
-    results = list(reads.read(source, indices, layout))
+    with while_wanted(lambda: not source.interrupted):
+        results = list(reads.read(source, indices, layout))
     if source.interrupted:  # whatever it is, it is not what is on the pages
         return []
     for result in results:
