@@ -49,6 +49,16 @@ def test_everything_bold_makes_no_headings() -> None:
     assert not is_heading(LineBlock((line("Introduction", 50, 100, bold=True),)), replace(BODY, bold=True), apart=True)
 
 
+def test_a_heading_in_capitals_of_a_type_of_its_own_may_have_two_lines() -> None:
+    def found(first: str, second: str, font: str) -> bool:
+        block = LineBlock((line(first, 50, 100, font=font), line(second, 50, 112, font=font)))
+        return is_heading(block, BODY, apart=True)
+
+    assert found("THE CONTEXT OF ALL", "RESPONSIBILITIES", "Other")
+    assert not found("THE CONTEXT OF ALL", "RESPONSIBILITIES", "Body")
+    assert not found("The context of all", "responsibilities", "Other")
+
+
 def test_a_row_with_a_wide_gap_is_no_heading() -> None:
     row = (line("Total revenue:", 50, 100, bold=True), line("$12,500", 300, 100, bold=True))
     assert not is_heading(LineBlock(row), BODY, apart=True)

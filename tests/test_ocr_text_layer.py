@@ -384,6 +384,16 @@ def test_fonts_without_a_usable_map_are_left_to_ocr() -> None:
     assert "unreadable" in layer.reasons[0]
 
 
+def test_labels_whose_glyph_numbers_came_out_as_signs_are_left_to_ocr() -> None:
+    typist = Typist([Font("Good"), Font("Chart")])
+    typist.line("A line that can be read without trouble", 50, 100)
+    for n in range(12):  # much of it: the same signs come back
+        typist.line("7<>;./89-@/#3'4,56# &-.789:;#3%4,56# !\"#$(%&4*56+", 50, 140 + 14 * n, font=1)
+    layer = read_text_layer(*page_of(typist), no_thumbnail)
+    assert [line.text for line in layer.lines] == ["A line that can be read without trouble"]
+    assert layer.untrusted
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -391,6 +401,7 @@ def test_fonts_without_a_usable_map_are_left_to_ocr() -> None:
         "R104 SMD 10K 0603 C22 100nF 50V X7R 0402 LM358 SOIC",
         "for (i=0; i<n; i++) { x[i] = y[i] + z[i]; }",
         "f(x) = ax + by - c, n! / (k! (n-k)!)",
+        "a[i] = {b | c <= d} & ~e ^ (f / g) * #h @ k;",
         "中文的一行文字与标点。",
         "NATO, WHO, UNESCO, EU, USA, GDR, FBI, BBC",
         "http://www.example.org/x?y=1&z=2",

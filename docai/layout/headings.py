@@ -63,9 +63,11 @@ def _stands_out(block: LineBlock, body: Body, letters: list[str]) -> bool:
         return False
     if block.bold and not body.bold:
         return True
-    if body.recognised or len(block.lines) > 1:
+    if body.recognised:
         return False
-    if block.font not in body.fonts and size > 1.04:
-        return True
+    other = block.font not in body.fonts
     upper = all(c.isupper() for c in letters if c.isupper() or c.islower()) and any(c.isupper() for c in letters)
-    return upper and len(letters) >= _SHORTEST_CAPITALS and block.bold >= body.bold
+    capitals = upper and len(letters) >= _SHORTEST_CAPITALS and block.bold >= body.bold
+    if len(block.lines) > 1:
+        return capitals and other
+    return capitals or (other and size > 1.04)

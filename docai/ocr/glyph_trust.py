@@ -18,6 +18,9 @@ Floats = NDArray[np.float64]
 
 _BROKEN = 0.3  # share of a font's characters without meaning from which on none of them is believed
 _PLAUSIBLE = 5.0  # mean unusualness of letter pairs up to which even a font without a map is believed
+_SIGNS_IN_SOUP = 0.4  # share of a font's characters that are signs
+_ASSORTED = 10  # kinds of signs
+_LETTERS_IN_SOUP = 0.15  # share of a font's characters that are letters
 # Parts of the names of fonts of signs.
 _SIGNS = ("math", "symbol", "dings", "cmsy", "cmex", "cmmi", "msam", "msbm", "extra", "awesome", "icon", "music")
 
@@ -95,11 +98,14 @@ def _soup(glyphs: Glyphs, rows: Ints, total: Ints) -> Mask:
     soup = np.zeros(len(total), np.bool_)
     codes, fonts = glyphs.codepoints[rows], np.maximum(glyphs.fonts[rows], 0)
     plain = np.bincount(fonts[_is_sign(codes)], minlength=len(total))
-    for font in np.flatnonzero((total >= 4) & (plain > 0.5 * total)).tolist():
+    for font in np.flatnonzero((total >= 4) & (plain > _SIGNS_IN_SOUP * total)).tolist():
         known = glyphs.font_table[font] if font < len(glyphs.font_table) else None
         if known is not None and known.mono:
             continue
         own = codes[fonts == font]
         signs = np.unique(own[_is_sign(own)])
-        soup[font] = len(signs) >= 4 and len(signs) > 0.3 * len(own)
+        few = plain[font] > 0.5 * total[font] and len(signs) >= 4 and len(signs) > 0.3 * len(own)
+        letters = sum(chr(code).isalpha() for code in own.tolist())
+        # of longer texts: formulas have fewer kinds of signs, programs more letters
+        soup[font] = few or (len(signs) >= _ASSORTED and letters < _LETTERS_IN_SOUP * len(own))
     return soup
