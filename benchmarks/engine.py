@@ -39,7 +39,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from engine_models import Regions, Sight, make, sight_of
-from runtime import MODELS, put
+from runtime import put
+from shapes import MODELS
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 import documents
 import numpy as np
-from runtime import LLAMA_1B, MODELS, QWEN_2_5_VL_3B
 from runtime import make as make_random
+from shapes import LLAMA_1B, MODELS, QWEN_2_5_VL_3B
 
 SMOLLM2 = {
     **LLAMA_1B, "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30, "num_attention_heads": 9,

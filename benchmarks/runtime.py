@@ -1,6 +1,7 @@
 """docai's model runtime against mlx-vlm and mlx-lm, on the same random weights of full size, in one run.
 
-    python benchmarks/runtime.py MODEL... [--bits 4] [--prompt 512] [--tokens 128] [--rounds 3] [--no-images]
+    python benchmarks/runtime.py MODEL... [--bits 4] [--dtype float32] [--prompt 512] [--tokens 128]
+        [--rounds 3] [--no-images]
 
 Needs mlx-vlm and mlx-lm beside docai. A checkpoint in MLX's layout is made in DIR once; then each side loads it in a
 process of its own, in turn, and prints a JSON object: seconds to load, tokens a second of reading a prompt and of
@@ -21,69 +22,24 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-QWEN_2_5_VL_3B = {
-    "model_type": "qwen2_5_vl", "hidden_size": 2048, "intermediate_size": 11008, "num_hidden_layers": 36,
-    "num_attention_heads": 16, "num_key_value_heads": 2, "vocab_size": 151936, "max_position_embeddings": 128000,
-    "rms_norm_eps": 1e-6, "rope_theta": 1e6, "tie_word_embeddings": True, "image_token_id": 151655,
-    "video_token_id": 151656, "vision_start_token_id": 151652, "vision_end_token_id": 151653,
-    "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]},
-    "vision_config": {
-        "model_type": "qwen2_5_vl", "depth": 32, "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16,
-        "patch_size": 14, "out_hidden_size": 2048, "window_size": 112, "fullatt_block_indexes": [7, 15, 23, 31],
-        "spatial_merge_size": 2, "temporal_patch_size": 2, "tokens_per_second": 2,
-    },
-}  # fmt: skip
-QWEN_3_VL_4B = {
-    "model_type": "qwen3_vl", "image_token_id": 151655, "video_token_id": 151656, "vision_start_token_id": 151652,
-    "vision_end_token_id": 151653, "tie_word_embeddings": True,
-    "text_config": {
-        "model_type": "qwen3_vl_text", "hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 36,
-        "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
-        "max_position_embeddings": 262144, "rms_norm_eps": 1e-6, "rope_theta": 5e6, "tie_word_embeddings": True,
-        "attention_bias": False, "hidden_act": "silu",
-        "rope_scaling": {
-            "rope_type": "default", "type": "default", "mrope_section": [24, 20, 20], "mrope_interleaved": True,
-        },
-    },
-    "vision_config": {
-        "model_type": "qwen3_vl", "depth": 24, "hidden_size": 1024, "intermediate_size": 4096, "num_heads": 16,
-        "patch_size": 16, "out_hidden_size": 2560, "spatial_merge_size": 2, "temporal_patch_size": 2,
-        "num_position_embeddings": 2304, "deepstack_visual_indexes": [5, 11, 17], "in_channels": 3,
-        "hidden_act": "gelu_pytorch_tanh",
-    },
-}  # fmt: skip
-QWEN_3_0_6B = {
-    "model_type": "qwen3", "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28,
-    "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
-    "max_position_embeddings": 40960, "rms_norm_eps": 1e-6, "rope_theta": 1e6, "tie_word_embeddings": True,
-    "attention_bias": False,
-}  # fmt: skip
-LLAMA_1B = {
-    "model_type": "llama", "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
-    "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64, "vocab_size": 128256,
-    "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 5e5, "tie_word_embeddings": True,
-}  # fmt: skip
-MODELS: dict[str, tuple[str, dict[str, Any]]] = {  # name -> (peer, config)
-    "qwen2.5-vl-3b": ("mlx_vlm", QWEN_2_5_VL_3B),
-    "qwen3-vl-4b": ("mlx_vlm", QWEN_3_VL_4B),
-    "qwen3-0.6b": ("mlx_lm", QWEN_3_0_6B),
-    "llama-1b": ("mlx_lm", LLAMA_1B),
-}
-GRID = (1, 72, 72)  # patches of the image
+from shapes import MODELS
+
+GRID = (1, 72, 72)  # patches of the image, for those that take it as one
+PACKED = ("qwen2_5_vl", "qwen3_vl", "qwen3_5")
 
 
 # --- the checkpoint
 
 
-def make(name: str, folder: Path, bits: int) -> None:
-    """Random weights of a published shape, in bfloat16 or quantized, as mlx-vlm and mlx-lm write them."""
+def make(name: str, folder: Path, bits: int, dtype: str = "bfloat16") -> None:
+    """Random weights of a published shape, in this type or quantized, as mlx-vlm and mlx-lm write them."""
     import mlx.core as mx
     import mlx.nn as nn
     from mlx.utils import tree_flatten, tree_map
 
     peer, config = MODELS[name]
     model = _peer_model(peer, json.loads(json.dumps(config)))
-    model.update(tree_map(lambda a: a.astype(mx.bfloat16), model.parameters()))
+    model.update(tree_map(lambda a: a.astype(getattr(mx, dtype)), model.parameters()))
     written = dict(config)
     if bits:
         nn.quantize(model, 64, bits, class_predicate=_language_only)
@@ -100,11 +56,13 @@ def _language_only(path: str, module: Any) -> bool:
 def _peer_model(peer: str, config: dict[str, Any]) -> Any:
     from importlib import import_module
 
-    module = import_module(f"{peer}.models.{config['model_type']}")
+    kind = config["model_type"]
     if peer == "mlx_lm":
+        module = import_module(f"mlx_lm.models.{kind}")
         return module.Model(module.ModelArgs.from_dict(config))
-    from mlx_vlm.utils import update_module_configs
+    from mlx_vlm.utils import MODEL_REMAPPING, update_module_configs
 
+    module = import_module(f"mlx_vlm.models.{MODEL_REMAPPING.get(kind, kind)}")
     config.setdefault("text_config", {k: v for k, v in config.items() if k != "vision_config"})
     return module.Model(update_module_configs(module.ModelConfig.from_dict(config), module, config, ["text", "vision"]))
 
@@ -145,7 +103,7 @@ def docai_side(folder: Path) -> Side:
         features = network.encode([ImageInput(pixels, GRID[1] * GRID[2] // 4, GRID)])
         mx.eval(features[0].rows)
 
-    return answer, see if network.spec.vision is not None else None
+    return answer, see if _is_packed(folder) else None
 
 
 def mlx_lm_side(folder: Path) -> Side:
@@ -181,7 +139,11 @@ def mlx_vlm_side(folder: Path) -> Side:
         pixels = mx.array(np.zeros((GRID[1] * GRID[2], size), np.float32)).astype(mx.bfloat16)
         mx.eval(model.vision_tower(pixels, mx.array([GRID]), output_hidden_states=False))
 
-    return answer, see
+    return answer, see if _is_packed(folder) else None
+
+
+def _is_packed(folder: Path) -> bool:
+    return json.loads((folder / "config.json").read_text())["model_type"] in PACKED
 
 
 SIDES: dict[str, Callable[[Path], Side]] = {"docai": docai_side, "mlx_lm": mlx_lm_side, "mlx_vlm": mlx_vlm_side}
@@ -215,6 +177,7 @@ def measure(side: str, folder: Path, prompt: int, tokens: int, rounds: int, imag
 
 def compare(name: str, folder: Path, options: argparse.Namespace) -> None:
     """Both sides, twice in turn; the better run of each counts."""
+    said = {"model": name, "weights": f"{options.bits} bits" if options.bits else options.dtype}
     peer = MODELS[name][0]
     found: dict[str, dict[str, float]] = {}
     for side in ("docai", peer) * options.turns:
@@ -227,9 +190,9 @@ def compare(name: str, folder: Path, options: argparse.Namespace) -> None:
         figures = json.loads(done.stdout.splitlines()[-1])
         found[side] = _better(found.get(side), figures)
     ratios = {f"x_{key}": found["docai"][key] / found[peer][key] for key in found[peer] if key in found["docai"]}
-    put(model=name, bits=options.bits or 16, side="docai", **found["docai"])
-    put(model=name, bits=options.bits or 16, side=peer, **found[peer])
-    put(model=name, bits=options.bits or 16, side="ratio", **ratios)
+    put(**said, side="docai", **found["docai"])
+    put(**said, side=peer, **found[peer])
+    put(**said, side="ratio", **ratios)
 
 
 def _better(one: dict[str, float] | None, other: dict[str, float]) -> dict[str, float]:
@@ -245,7 +208,8 @@ def put(**figures: Any) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="+", choices=MODELS)
-    parser.add_argument("--bits", type=int, default=0, help="4 or 8; 0 is bfloat16")
+    parser.add_argument("--bits", type=int, default=0, help="4 or 8; 0 leaves weights as they are")
+    parser.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16", help="of weights in the files")
     parser.add_argument("--prompt", type=int, default=512)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=3)
@@ -259,7 +223,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         for name in options.models:
-            make(name, Path(folder) / name, options.bits)
+            make(name, Path(folder) / name, options.bits, options.dtype)
             compare(name, Path(folder) / name, options)
 
 

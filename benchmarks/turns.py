@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from runtime import MODELS
+from shapes import MODELS
 
 QUESTIONS = ("w1 w2 w3 w4 w5", "w6 w7 w8 w9 w10")
 MARKS = {
