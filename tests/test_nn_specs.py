@@ -10,12 +10,17 @@ import pytest
 from docai.nn.attention import AttentionSpec
 from docai.nn.conformer import ConformerSpec
 from docai.nn.delta import DeltaSpec
+from docai.nn.mlp import MlpSpec
 from docai.nn.moe import MoeSpec
+from docai.nn.packed_vit import PackedVitSpec
 from docai.nn.rope import RopeSpec
+from docai.nn.sandwich_vit import SandwichVitSpec
 
 HEADS = AttentionSpec(4, 2, 8, RopeSpec(8))
 DELTA = DeltaSpec.of(4, 2, value_dim=6, key_dim=8, kernel=4)
 EXPERTS = MoeSpec(8, 2, 16)
+PACKED = PackedVitSpec(32, 3, 2, MlpSpec(48), 14)
+SANDWICH = SandwichVitSpec(12, 2, 2, 8, 20, 16, 9)
 TOWER = ConformerSpec(24, 2, 3, bins=16, out=20)
 
 
@@ -38,6 +43,14 @@ TOWER = ConformerSpec(24, 2, 3, bins=16, out=20)
         (EXPERTS, {"groups": 2, "top_groups": 3}, "3 of 2 groups do not divide 8 experts"),
         (EXPERTS, {"groups": 8, "top_groups": 2}, "ranked by their best two experts; got groups of 1"),
         (EXPERTS, {"groups": 4, "top_groups": 1, "top_k": 3}, "a token cannot have 3 of 2 experts"),
+        (PACKED, {"layers": 0}, "0 layers of 32 numbers in 2 heads"),
+        (PACKED, {"heads": 3}, "make no tower"),
+        (PACKED, {"merge": 0}, "blocks of 0 x 0"),
+        (PACKED, {"heads": 16}, "2 numbers of a head cannot be turned"),
+        (SANDWICH, {"layers": -1}, "-1 layers of 2 heads"),
+        (SANDWICH, {"positions": 0}, "0 positions make no tower"),
+        (SANDWICH, {"merge": 0}, "blocks of 0 x 0"),
+        (SANDWICH, {"head_dim": 6}, "6 numbers of a head cannot be turned"),
         (TOWER, {"chunk": 0}, "chunks of 0 rows"),
         (TOWER, {"past": -1}, "make no tower"),
         (TOWER, {"ahead": 0.5}, "make no tower"),

@@ -29,7 +29,7 @@ class PackedVitSpec:
     `taps` are given too. `unused`: layers that the checkpoint has above those, which nobody needs. `averaged`: steps
     of a clip get a sinusoid of their number, see each other, and only the mean of their rows is given (MoonViT-3D of
     Kimi K2.5, arXiv:2602.02276). `squeeze`: squares of patches become one between two layers, of towers without
-    windows and turns; then rows are given of squares.
+    windows and turns; then rows are given of squares. Raises ValueError for numbers that make no tower.
     """
 
     hidden: int
@@ -55,6 +55,15 @@ class PackedVitSpec:
     unused: int = 0
     averaged: bool = False
     squeeze: SqueezeSpec | None = None
+
+    def __post_init__(self) -> None:
+        if min(self.layers, self.heads, self.merge) < 1 or self.hidden % self.heads:
+            raise ValueError(
+                f"{self.layers} layers of {self.hidden} numbers in {self.heads} heads, blocks of {self.merge} x "
+                f"{self.merge} patches make no tower"
+            )
+        if self.rope is not None and self.head_dim % 4:
+            raise ValueError(f"{self.head_dim} numbers of a head cannot be turned in pairs by rows and columns")
 
     @property
     def inner(self) -> int:

@@ -25,6 +25,8 @@ class SandwichVitSpec:
     """A tower. `patch` is in pixels, which come from 0 to 1; patches come in blocks of `merge` x `merge`.
 
     `positions`: the most columns, and the most rows, of an image. `clipped`: see `ClippedLinear`.
+
+    Raises ValueError for numbers that make no tower.
     """
 
     hidden: int
@@ -39,6 +41,15 @@ class SandwichVitSpec:
     theta: float = 100.0
     norm_eps: float = 1e-6
     clipped: bool = False
+
+    def __post_init__(self) -> None:
+        if min(self.layers, self.heads, self.merge, self.positions) < 1:
+            raise ValueError(
+                f"{self.layers} layers of {self.heads} heads, blocks of {self.merge} x {self.merge} patches and "
+                f"{self.positions} positions make no tower"
+            )
+        if self.head_dim % 4:
+            raise ValueError(f"{self.head_dim} numbers of a head cannot be turned in pairs by rows and columns")
 
     @property
     def patch_values(self) -> int:
