@@ -152,6 +152,16 @@ def test_folders_patterns_and_missing_files(tmp_path: Path) -> None:
             expand([str(tmp_path / missing)])
 
 
+def test_pictures_that_docai_wrote_beside_a_document_are_none(tmp_path: Path) -> None:
+    names = ("a.pdf", "a_images/page-1-figure-1.png", "a_images/page-12-formula-3.png", "a_images/photo.png")
+    for name in (*names, "page-1-figure-1.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+    found = [f.path.relative_to(tmp_path).as_posix() for f in expand([str(tmp_path)]) if f.path]
+    assert found == ["a.pdf", "page-1-figure-1.png", "a_images/photo.png"]
+    assert len(expand([str(tmp_path / "a_images")])) == 3  # named itself
+
+
 @pytest.mark.parametrize(
     ("head", "name", "kind"),
     [

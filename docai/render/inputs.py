@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from docai.errors import InputError
 _PHOTOS = (".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".gif", ".webp", ".heic", ".heif", ".avif", ".jp2", ".j2k", ".jpx")
 _SCANS = (".tif", ".tiff", ".bmp", ".dib", ".ppm", ".pgm", ".pbm", ".pnm", ".pcx", ".tga", ".ico")
 SUFFIXES = frozenset({".pdf", *_PHOTOS, *_SCANS})
+# Pictures that docai wrote beside a document that it has read (docai/export/figures.py), in a folder NAME_images.
+_OWN_PICTURE = re.compile(r"page-\d+-(?:figure|formula)-\d+\.png")
 _MOVIES = (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".mts", ".m2ts", ".wmv", ".flv", ".ogv")
 _TEXTS = (".doc", ".docx", ".docm", ".odt", ".rtf", ".epub", ".pages")
 _SHEETS_AND_SLIDES = (".xls", ".xlsx", ".ods", ".numbers", ".ppt", ".pptx", ".odp", ".key")
@@ -145,14 +148,16 @@ def _expand_one(text: str, recursive: bool, max_bytes: int | None) -> Iterator[I
 
 
 def _documents_in(folder: Path, recursive: bool) -> Iterator[InputFile]:
-    """A folder's documents, and the folders in it that cannot be listed: opening those says why."""
+    """A folder's documents, without the pictures that docai wrote beside some; and the folders in it that cannot be
+    listed: opening those says why."""
     unlisted: list[Path] = []
     found = False
     for directory, folders, names in os.walk(folder, onerror=lambda error: unlisted.append(Path(error.filename))):
         folders[:] = sorted(f for f in folders if not f.startswith(".")) if recursive else []
         for name in sorted(names):
             path = Path(directory, name)
-            if path.suffix.lower() in SUFFIXES and not name.startswith("."):
+            own = path.parent != folder and path.parent.name.endswith("_images") and _OWN_PICTURE.fullmatch(name)
+            if path.suffix.lower() in SUFFIXES and not name.startswith(".") and not own:
                 found = True
                 yield InputFile(path, folder, str(path))
     yield from (InputFile(path, folder, str(path)) for path in unlisted)
