@@ -176,12 +176,13 @@ def talk(model: Model, *lines: str) -> Chat:
 
 
 def test_a_conversation_hears_one_sound(hears: Model, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = ("/audio a.wav", "w5", "w6", "/audio b.wav", "/add clip.mkv", "/audio", "/reset", "/audio 'b.wav'", "w5")
+    lines = ("/audio long.wav", "/audio a.wav", "w5", "w6", "/audio b.wav", "/add clip.mkv", "/audio", "/reset", "/audio 'b.wav'", "w5")
     chat = talk(hears, *lines)
     assert chat.pictures == 0
     err = capsys.readouterr().err
     assert "a.wav will be heard with the next question" in err
     assert "expected one audio clip in a request; got 2" in err
+    assert "long.wav: 31.0 seconds of audio are more than the 30 that the model hears at once" in err
     assert COMBINED in err
     assert "expected a sound: /audio FILE" in err
     assert "b.wav will be heard with the next question" in err

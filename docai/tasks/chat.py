@@ -50,12 +50,15 @@ class Chat:
     def add(self, media: Iterable[Medium]) -> None:
         """Pictures, videos and a sound for the next question, which stands behind them; pictures come first.
 
-        Raises UsageError for sounds that the model does not take: those of a conversation are all in its next request.
+        Raises UsageError for sounds that the model does not take, LimitExceeded for one that is too long: those of a
+        conversation are all in its next request.
         """
         added = in_turn([*self._added, *media])
         if any(isinstance(medium, Sound) for medium in (*self._media, *added)):
             model = self.model
             check_sounds([*self._media, *added], model=model.name, family=model.family, hears=model.hears)
+            for sound in [medium for medium in added if isinstance(medium, Sound)]:
+                model.check_sound(sound)
         self._added = added
 
     def ask(self, text: str, on_piece: Callable[[Piece], None] = lambda _: None) -> Generation:

@@ -248,6 +248,11 @@ class Model:
             more = "; --multi-page reads several as the pages of one text" if prompt.pages else ""
             raise UsageError(f"{self.name} reads one image at a time; got {images}{more}")
 
+    def check_sound(self, sound: Sound) -> None:
+        """Raise LimitExceeded for a sound that says that it is longer than this model hears."""
+        if self._sounds is not None:
+            sound.check(self._sounds.rate, self._sounds.most)
+
     def sample(self, clip: Clip) -> Sample:
         """The frames that this model sees of a clip."""
         return clip.sample() if self._clips is None else clip.sample(self._clips.least_frames)

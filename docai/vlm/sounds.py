@@ -65,10 +65,14 @@ class Sound:
 
         Raises InputError where nothing can be decoded, LimitExceeded for more than `most` numbers.
         """
-        self._check(round(self.track.seconds * rate), rate, most)  # before it is decoded, where the file says it
+        self.check(rate, most)
         found = self.track.samples(rate)
         self._check(len(found), rate, most)
         return found[:most]
+
+    def check(self, rate: int, most: int | None) -> None:
+        """The same of its length, before anything is decoded, as far as the file says it."""
+        self._check(round(self.track.seconds * rate), rate, most)
 
     def _check(self, count: int, rate: int, most: int | None) -> None:
         if most is not None and count > most + _PADDING * rate:
