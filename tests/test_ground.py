@@ -6,6 +6,7 @@ import io
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +21,7 @@ from PIL import Image
 pytest.importorskip("mlx.core")
 
 import docai
-from docai.errors import UsageError
+from docai.errors import InputError, UsageError
 from docai.geometry import outlines, wkt
 from docai.render.inputs import InputFile
 from docai.tasks.ground import Found, Grounded, distinct, ground, grounded, on_page
@@ -29,6 +30,7 @@ from docai.types import Box, Page
 from docai.vlm.locations import Located, florence, florence_region
 from docai.vlm.model import Model
 from docai.vlm.request import Generation, GenerationOptions
+from tests.conftest import make_pdf
 from tests.test_cli import run
 from tests.tiny_checkpoint import tiny_llama
 from tests.tiny_documents import tiny_locate
@@ -39,20 +41,26 @@ shares = st.floats(0, 1)
 
 
 class Fake:
-    """A model that gives one answer after the other."""
+    """A model that gives one answer after the other; an error is raised."""
 
-    name = "fake"
+    name, at_once = "fake", 1
 
-    def __init__(self, family: str, *answers: str) -> None:
+    def __init__(self, family: str, *answers: str | Exception) -> None:
         self.family, self.answers = SimpleNamespace(name=family), list(answers)
         self.asked: list[str] = []
+        self.taken = 0
 
     def answer(self, messages: Sequence[Any], images: Sequence[Any], options: GenerationOptions) -> Any:
         assert len(images) == 1
         assert options.special_tokens
         self.asked.append(messages[0]["content"][-1]["text"])
-        said = Generation(self.answers.pop(0))
-        return SimpleNamespace(whole=lambda: said)
+        return SimpleNamespace(whole=partial(self._answer, self.answers.pop(0)))
+
+    def _answer(self, said: str | Exception) -> Generation:
+        self.taken += 1
+        if isinstance(said, Exception):
+            raise said
+        return Generation(said)
 
 
 @pytest.fixture(autouse=True)
@@ -63,6 +71,13 @@ def files(tmp_path: Path, tiny_pdf: bytes, monkeypatch: pytest.MonkeyPatch) -> P
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     return tmp_path
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> InputFile:
+    """A document of three pages."""
+    (tmp_path / "three.pdf").write_bytes(make_pdf([f"BT /F 24 Tf 20 60 Td (Page {n}) Tj ET" for n in range(3)]))
+    return InputFile(tmp_path / "three.pdf", None, "three.pdf")
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +130,42 @@ def test_each_page_of_a_document_in_its_unit() -> None:
     assert {page.page.unit for page in pages} == {"pt"}
     for page in pages:
         assert page.found[0].box.r == pytest.approx(page.page.width * 0.5005)
+
+
+def test_questions_about_several_pages_are_asked_before_the_first_is_answered(three: InputFile) -> None:
+    fake = Fake("florence2", *["x<loc_0><loc_0><loc_500><loc_500>"] * 6)
+    fake.at_once = 4
+    found = grounded(fake, three, ["a", "b"], GroundOptions(), PictureOptions(), GenerationOptions())  # type: ignore[arg-type]
+    assert next(found).page.index == 0
+    assert (len(fake.asked), fake.taken) == (6, 2)
+    assert [page.page.index for page in found] == [1, 2]
+    assert fake.asked == [f"<CAPTION_TO_PHRASE_GROUNDING>{phrase}" for phrase in "ababab"]
+
+
+def test_a_page_that_cannot_be_read_costs_itself(three: InputFile) -> None:
+    answers = ["x<loc_0><loc_0><loc_500><loc_500>", InputError("broken"), InputError("again"), "", "", ""]
+    fake, errors, how = Fake("florence2", *answers), list[str](), (GroundOptions(), PictureOptions())
+    pages = grounded(
+        fake, three, ["a", "b"], *how, GenerationOptions(), on_error=lambda error: errors.append(str(error))
+    )  # type: ignore[arg-type]
+    assert [page.page.index for page in pages] == [2]
+    assert errors == ["broken", "again"], "one of each page"
+    with pytest.raises(InputError, match="broken"):
+        next(grounded(Fake("florence2", *answers), three, ["a", "b"], *how, GenerationOptions()))  # type: ignore[arg-type]
+
+
+def test_a_region_that_a_later_page_has_not_ends_with_the_pages_before() -> None:
+    first, second = (Image.new("RGB", (side, side), (200, 200, 200)) for side in (400, 100))
+    first.save("c.tif", save_all=True, append_images=[second])
+    options, given = (
+        GroundOptions(task="REGION_TO_CATEGORY", region="10,10,200,200"),
+        InputFile(Path("c.tif"), None, "c"),
+    )
+    fake = Fake("florence2", "a thing<loc_0><loc_0><loc_500><loc_500>")
+    pages = grounded(fake, given, [], options, PictureOptions(), GenerationOptions())  # type: ignore[arg-type]
+    assert next(pages).page.index == 0
+    with pytest.raises(UsageError, match="expected a part of the page, 100 x 100 px"):
+        next(pages)
 
 
 def test_locate_anything_is_asked_in_its_own_words() -> None:

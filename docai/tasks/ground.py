@@ -13,7 +13,8 @@ from docai.tasks.options import GroundOptions, PictureOptions
 from docai.tasks.pictures import pages_in
 from docai.types import Box, Label, Page, Region
 from docai.vlm.clips import question_of
-from docai.vlm.request import Generation, GenerationOptions
+from docai.vlm.many import in_order
+from docai.vlm.request import Answering, Generation, GenerationOptions
 
 if TYPE_CHECKING:
     from docai.render.inputs import InputFile
@@ -120,7 +121,7 @@ def grounded(
     *,
     on_error: Callable[[DocaiError], None] | None = None,
 ) -> Iterator[Grounded]:
-    """What is found on each page of a file, as it is done.
+    """What is found on each page of a file, in order; several questions are asked at once.
 
     `on_error` hears of a page that cannot be read, and the others go on; without it the error is raised.
     """
@@ -129,20 +130,63 @@ def grounded(
     grounder = grounder_of(model.family.name)
     names = clean(phrases)
     limited = replace(options, max_tokens=options.max_tokens or MOST_TOKENS, special_tokens=True)
-    for page, picture in pages_in(file, pictures):
-        found: list[Found] = []
-        answers: list[Generation] = []
+
+    def ask(one: _Asked) -> Answering:
+        return model.answer([question_of(1, one.prompt)], [one.picture], limited)
+
+    every = (one for page, picture in pages_in(file, pictures) for one in _asked(page, picture, grounder, names, asked))
+    answered: list[tuple[_Asked, Generation | DocaiError]] = []
+    for one, answer in in_order(every, ask, model.at_once):
+        answered.append((one, answer))
+        if not one.last:
+            continue
         try:
-            for question in _questions(grounder, names, asked, page):
-                answers.append(_answered(model, picture, question.prompt, limited))
-                located = grounder.read(answers[-1].text, question)
-                found += (one for part in located if (one := on_page(part, page, question.phrase)) is not None)
+            yield _found(grounder, answered)
         except InputError as error:
             if on_error is None:
                 raise
             on_error(error)
-            continue
-        yield Grounded(page, tuple(distinct(found)), tuple(answers))
+        answered = []
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """A question about a page, perhaps the last one; an error where it cannot be asked."""
+
+    page: Page
+    picture: Picture
+    question: Question | UsageError
+    last: bool = True
+
+    @property
+    def prompt(self) -> str:
+        """Raises the error."""
+        if isinstance(self.question, UsageError):
+            raise self.question
+        return self.question.prompt
+
+
+def _asked(
+    page: Page, picture: Picture, grounder: Grounder, phrases: Sequence[str], asked: GroundOptions
+) -> list[_Asked]:
+    try:
+        questions = _questions(grounder, phrases, asked, page)
+    except UsageError as error:  # its turn comes after the pages before
+        return [_Asked(page, picture, error)]
+    return [_Asked(page, picture, question, n == len(questions)) for n, question in enumerate(questions, 1)]
+
+
+def _found(grounder: Grounder, answered: Sequence[tuple[_Asked, Generation | DocaiError]]) -> Grounded:
+    """What the answers about one page locate. Raises the error of a question."""
+    page, found, answers = answered[0][0].page, list[Found](), list[Generation]()
+    for one, answer in answered:
+        if isinstance(answer, DocaiError):
+            raise answer
+        assert not isinstance(one.question, UsageError), "it was answered"
+        answers.append(answer)
+        located = grounder.read(answer.text, one.question)
+        found += (own for part in located if (own := on_page(part, page, one.question.phrase)) is not None)
+    return Grounded(page, tuple(distinct(found)), tuple(answers))
 
 
 def _questions(grounder: Grounder, phrases: Sequence[str], asked: GroundOptions, page: Page) -> list[Question]:
@@ -173,10 +217,6 @@ def clean(phrases: Sequence[str]) -> list[str]:
     if "" in words:
         raise UsageError("expected phrases to look for; one of them is empty")
     return list(dict.fromkeys(words))
-
-
-def _answered(model: Model, picture: Picture, prompt: str, options: GenerationOptions) -> Generation:
-    return model.answer([question_of(1, prompt)], [picture], options).whole()
 
 
 def on_page(located: Located, page: Page, phrase: str | None = None) -> Found | None:
