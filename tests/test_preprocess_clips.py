@@ -266,3 +266,16 @@ def test_bounds_of_kimi_k25_s_frames(said: dict[str, object], patches: int) -> N
     made = chunk_videos()(said, {})
     assert isinstance(made, FramedClips)
     assert (made.frame.most_patches, made.together) == (patches, said.get("temporal_patch_size", 4))
+
+
+@pytest.mark.parametrize(
+    ("said", "what"),
+    [
+        ({"media_proc_cfg": 7}, r"video_preprocessor_config\.json: expected numbers"),
+        ({"temporal_patch_size": True}, "a temporal_patch_size from 1 to"),
+        ({"temporal_merge_kernel_size": 0}, "a temporal_merge_kernel_size from 1 to"),
+    ],
+)
+def test_what_makes_no_clip_processor_is_named(said: dict[str, object], what: str) -> None:
+    with pytest.raises(CheckpointError, match=what):
+        chunk_videos()(said, {})

@@ -164,9 +164,13 @@ def test_nested_configuration_of_new_files_wins() -> None:
 @pytest.mark.parametrize(
     ("prep", "what"),
     [
-        ({"patch_size": "14"}, "a patch from 1 to 16384, got '14'"),
+        ({"patch_size": "14"}, "a patch from 1 to 256, got '14'"),
         ({"patch_size": 0, "min_pixels": -3}, "a least_pixels from 1 to"),
         ({"max_pixels": 1 << 60}, "a most_pixels from 1 to"),
+        ({"patch_size": True}, "a patch from 1 to 256, got True"),
+        ({"patch_size": 10_000}, "a patch from 1 to 256, got 10000"),
+        ({"merge_size": 100}, "a merge from 1 to 16, got 100"),
+        ({"temporal_patch_size": 1000}, "a temporal from 1 to 64, got 1000"),
         ({"size": 7}, "expected numbers, sizes and colours"),
         ({"image_mean": [0.5]}, "expected numbers, sizes and colours"),
         ({"rescale_factor": "x"}, "expected numbers, sizes and colours"),
@@ -206,6 +210,22 @@ def test_patches_are_those_of_the_tower(make: Callable[..., Any]) -> None:
     prep = {"patch_size": 20, "encoder_patch_size": 20}
     assert make()(prep, {"vision_config": {"patch_size": 18}}).patch == 18
     assert make()(prep, {}).patch == 20
+
+
+@pytest.mark.parametrize(
+    ("make", "prep", "config"),
+    [
+        (qwen_images, {"merge_size": 4}, {"vision_config": {"spatial_merge_size": 3}}),
+        (locate_images, {"merge_kernel_size": [4, 4]}, {"vision_config": {"merge_kernel_size": [3, 3]}}),
+        (moonshot_images, {"merge_kernel_size": [4, 4]}, {"vision_config": {"merge_kernel_size": [3, 3]}}),
+        (navit_images, {"merge_size": 4}, {"vision_config": {"merge_kernel_size": [3, 3]}}),
+        (split_images, {"downsample_factor": 4}, {"downsample_factor": 3}),
+    ],
+)
+def test_as_many_patches_become_a_token_as_the_tower_has_it(
+    make: Callable[..., Any], prep: dict[str, object], config: dict[str, object]
+) -> None:
+    assert (make()(prep, config).merge, make()(prep, {}).merge) == (3, 4)
 
 
 def test_an_unknown_filter_is_named() -> None:
@@ -269,7 +289,27 @@ def test_crops_are_as_many_as_there_may_be_tokens(most: int, tiles: int) -> None
     assert plain.within(most) == plain
 
 
-@pytest.mark.parametrize("prep", [{"max_patches": 10**6}, {"min_patches": 9, "max_patches": 4}, {"min_patches": -1}])
+@pytest.mark.parametrize(
+    ("make", "prep", "what"),
+    [
+        (split_images, {"max_image_tokens": -4}, "a most_tokens from 1 to 16384, got -4"),
+        (split_images, {"max_image_tokens": "many"}, "a most_tokens from 1 to 16384, got 'many'"),
+        (split_images, {"downsample_factor": 10_000}, "a merge from 1 to 16, got 10000"),
+        (moonshot_images, {"merge_kernel_size": [0, 0]}, "a merge from 1 to 16, got 0"),
+        (navit_images, {"media_proc_cfg": {"merge_kernel_size": {"side": 2}}}, "expected numbers"),
+        (navit_images, {"media_proc_cfg": 7}, "expected numbers"),
+        (sliced_images, {"scale_resolution": 1.5}, "a scale from 1 to 16384, got 1.5"),
+    ],
+)
+def test_what_makes_no_processor_is_named(make: Callable[..., Any], prep: dict[str, object], what: str) -> None:
+    with pytest.raises(CheckpointError, match=what):
+        make()(prep, {})
+
+
+@pytest.mark.parametrize(
+    "prep",
+    [{"max_patches": 10**6}, {"min_patches": 9, "max_patches": 4}, {"min_patches": -1}, {"max_patches": 2.5}],
+)
 def test_bounds_of_crops_are_checked(prep: dict[str, object]) -> None:
     with pytest.raises(CheckpointError, match="not from 1 to 64"):
         cut_images()(prep, {})

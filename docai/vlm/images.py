@@ -1,6 +1,7 @@
 """Image processors made from a checkpoint's files; each function here gives a family its `images`.
 
-The names of preprocessor_config.json end here and in `docai.vlm.prep`.
+The names of preprocessor_config.json end here and in `docai.vlm.prep`. Of what the tower fixes (the side of a patch,
+how many become a token), config.json's word counts first: it takes no others.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ def qwen_images(
         return PackedImages(
             normalization(prep, mean, std),
             patch=patch_of(prep, config, patch),
-            merge=prep.get("merge_size") or vision.get("spatial_merge_size") or merge,
-            temporal=prep.get("temporal_patch_size") or vision.get("temporal_patch_size") or temporal,
+            merge=vision.get("spatial_merge_size") or prep.get("merge_size") or merge,
+            temporal=vision.get("temporal_patch_size") or prep.get("temporal_patch_size") or temporal,
             least_pixels=prep.get("min_pixels") or size.get("shortest_edge") or size.get("min_pixels") or least_pixels,
             most_pixels=prep.get("max_pixels") or size.get("longest_edge") or size.get("max_pixels") or most_pixels,
             how=resampling(prep, BICUBIC),
@@ -235,7 +236,7 @@ def locate_images(*, patch: int = 14, merge: int = 2, most: int = 25_600) -> Ima
         return GrownImages(
             normalization(prep, HALF, HALF),
             patch=patch_of(prep, config, patch),
-            merge=_square(prep.get("merge_kernel_size") or vision.get("merge_kernel_size"), merge),
+            merge=_square(vision.get("merge_kernel_size") or prep.get("merge_kernel_size"), merge),
             most_patches=prep.get("in_token_limit") or most,
             how=resampling(prep, BICUBIC),
         )
@@ -253,7 +254,7 @@ def moonshot_images(*, patch: int = 14, merge: int = 2, most: int = 4096) -> Ima
         return FilledImages(
             normalization(prep, mean, std),
             patch=patch_of(prep, config, patch),
-            merge=_square(prep.get("merge_kernel_size") or vision.get("merge_kernel_size"), merge),
+            merge=_square(vision.get("merge_kernel_size") or prep.get("merge_kernel_size"), merge),
             most_patches=prep.get("in_token_limit") or most,
             most_side=511,
             how=resampling(prep, BICUBIC),
@@ -270,7 +271,7 @@ def navit_images(*, patch: int = 14, merge: int = 2, most: int = 16_384, side: i
     def build(prep: Prep, config: Config) -> ImageProcessor:
         vision, said = config.get("vision_config") or {}, prep.get("media_proc_cfg") or prep
         longest = said.get("patch_limit_on_one_side") or (said.get("size") or {}).get("max_height") or side
-        kernel = said.get("merge_kernel_size") or said.get("merge_size") or vision.get("merge_kernel_size")
+        kernel = vision.get("merge_kernel_size") or said.get("merge_kernel_size") or said.get("merge_size")
         return FilledImages(
             normalization(said, HALF, HALF),
             patch=patch_of(said, config, patch),
@@ -351,7 +352,7 @@ def split_images(*, patch: int = 16, merge: int = 2, tile: int = 512, least: int
         return SplitImages(
             normalization(prep, HALF, HALF),
             patch=patch_of(prep, config, said("encoder_patch_size", patch)),
-            merge=said("downsample_factor", merge),
+            merge=config.get("downsample_factor") or said("downsample_factor", merge),
             least_tokens=said("min_image_tokens", least),
             most_tokens=said("max_image_tokens", most),
             tile=said("tile_size", tile),
@@ -371,12 +372,12 @@ def sliced_images(*, patch: int = 14, scale: int = 448, slices: int = 9) -> Imag
     """
 
     def build(prep: Prep, config: Config) -> ImageProcessor:
-        mode = config.get("downsample_mode") or prep.get("downsample_mode")
+        fine = config.get("downsample_mode") == "4x"
         return SlicedImages(
             normalization(prep, HALF, HALF),
             patch=patch_of(prep, config, patch),
-            merge=2 if mode == "4x" else 4,
-            inner=1 if mode == "4x" else 2,
+            merge=2 if fine else 4,
+            inner=1 if fine else 2,
             scale=prep.get("scale_resolution") or scale,
             most_slices=prep.get("max_slice_nums") or slices,
             how=resampling(prep, BICUBIC),

@@ -5,6 +5,7 @@ The names of preprocessor_config.json end here and in `docai.vlm.images`.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any, Protocol
@@ -30,7 +31,9 @@ class Config(Protocol):
 Prep = Mapping[str, Any]
 Images = Callable[[Prep, Config], ImageProcessor]  # (preprocessor_config, config) -> processor
 
-MOST_SIDE, MOST_PIXELS = 1 << 14, 1 << 28  # above any tower's: more would only take memory
+# Above any tower's, by the end of a field's name: more would only take memory.
+_MOST_SIDE = 1 << 14
+_MOST = {"pixels": 1 << 28, "patches": 1 << 28, "patch": 256, "merge": 16, "inner": 16, "temporal": 64}
 MOST_CUTS = 64  # crops of a picture, likewise
 
 
@@ -52,30 +55,35 @@ def checked(build: Images) -> Images:
     """`build` with errors that name the file, and no size that no picture has."""
 
     def made(prep: Prep, config: Config) -> ImageProcessor:
-        try:
+        with sensible("preprocessor_config.json"):
             processor = build(prep, config)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(
-                f"preprocessor_config.json: expected numbers, sizes and colours of an image processor; {error}"
-            ) from error
         for name, number in _numbers(processor):
-            most = MOST_PIXELS if name.endswith(("pixels", "patches")) else MOST_SIDE
-            if not isinstance(number, int) or not 0 < number <= most:
+            most = next((_MOST[end] for end in _MOST if name.endswith(end)), _MOST_SIDE)
+            if type(number) is not int or not 0 < number <= most:
                 raise CheckpointError(f"preprocessor_config.json: expected a {name} from 1 to {most}, got {number!r}")
         return processor
 
     return made
 
 
+@contextlib.contextmanager
+def sensible(file: str) -> Iterator[None]:
+    """What fails within is said to be that file's fault: its values come from strangers, and can be anything."""
+    try:
+        yield
+    except (AttributeError, LookupError, TypeError, ValueError, OverflowError) as error:
+        raise CheckpointError(f"{file}: expected numbers, sizes and colours of a processor; {error}") from error
+
+
 def _numbers(processor: ImageProcessor) -> Iterator[tuple[str, Any]]:
-    """Every size of a processor, with the name of its field."""
-    plain = {"normalize", "how", "pan", "cuts", "most_tokens", "tolerance"}
-    for name in (field.name for field in fields(processor) if field.name not in plain):  # type: ignore[arg-type]
-        value = getattr(processor, name)
-        if isinstance(value, bool):
+    """Every size of a processor that there is, with the name of its field."""
+    plain = {"normalize", "how", "pan", "cuts", "tolerance"}
+    for field in fields(processor):  # type: ignore[arg-type]
+        value = getattr(processor, field.name)
+        if field.name in plain or field.type == "bool" or value is None:
             continue
         for number in np.ravel(value).tolist() if isinstance(value, tuple) else (value,):
-            yield name, number
+            yield field.name, number
 
 
 def normalization(prep: Prep, mean: Colour, std: Colour) -> Normalization:
@@ -125,6 +133,6 @@ def patch_of(prep: Prep, config: Config, default: int) -> int:
 
 def cuts_of(kind: type[Cuts], least: int, most: int) -> Cuts:
     """Crops, within reason."""
-    if not 1 <= least <= most <= MOST_CUTS:
+    if {type(least), type(most)} != {int} or not 1 <= least <= most <= MOST_CUTS:
         raise ValueError(f"{least} to {most} crops are not from 1 to {MOST_CUTS}")
     return kind(least, most)

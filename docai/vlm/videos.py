@@ -11,7 +11,7 @@ from docai.preprocess.native import BudgetImages, FilledImages, PackedImages
 from docai.preprocess.normalize import CLIP_MEAN, CLIP_STD, Colour
 from docai.preprocess.sliced import SlicedImages
 from docai.vlm.images import moonshot_images, navit_images, qwen_images, sliced_images
-from docai.vlm.prep import Config, HasFiles, Images, Prep, preprocessor_config
+from docai.vlm.prep import Config, HasFiles, Images, Prep, preprocessor_config, sensible
 
 Videos: TypeAlias = Callable[[Prep, Config], ClipProcessor]  # (what the files say, config) -> processor
 
@@ -65,7 +65,7 @@ def qwen_videos(
             least_frames=_number(prep, "min_frames", 4),
         )
 
-    return build
+    return checked(build)
 
 
 def frame_videos() -> Videos:
@@ -76,7 +76,7 @@ def frame_videos() -> Videos:
         assert isinstance(frame, FilledImages)
         return FramedClips(frame)
 
-    return build
+    return checked(build)
 
 
 def chunk_videos(*, together: int = 4, most: int = 4096) -> Videos:
@@ -90,7 +90,7 @@ def chunk_videos(*, together: int = 4, most: int = 4096) -> Videos:
         steps = _number(said, "temporal_patch_size", _number(said, "temporal_merge_kernel_size", together))
         return FramedClips(frame, steps)
 
-    return build
+    return checked(build)
 
 
 def budget_videos(images: Images, *, tokens: int = 70, frames: int = 32) -> Videos:
@@ -101,7 +101,7 @@ def budget_videos(images: Images, *, tokens: int = 70, frames: int = 32) -> Vide
         assert isinstance(frame, BudgetImages)
         return FramedClips(frame, least_frames=_number(prep, "num_frames", frames))
 
-    return build
+    return checked(build)
 
 
 def sliced_videos() -> Videos:
@@ -117,11 +117,21 @@ def sliced_videos() -> Videos:
         assert isinstance(frame, SlicedImages)
         return SlicedClips(frame)
 
-    return build
+    return checked(build)
+
+
+def checked(build: Videos) -> Videos:
+    """`build` with errors that name the file."""
+
+    def made(prep: Prep, config: Config) -> ClipProcessor:
+        with sensible("video_preprocessor_config.json"):
+            return build(prep, config)
+
+    return made
 
 
 def _number(prep: Prep, name: str, default: int) -> int:
     value = default if prep.get(name) is None else prep[name]
-    if not isinstance(value, int) or not 0 < value <= MOST:
+    if type(value) is not int or not 0 < value <= MOST:
         raise CheckpointError(f"video_preprocessor_config.json: expected a {name} from 1 to {MOST}, got {value!r}")
     return value
