@@ -13,11 +13,16 @@ import pytest
 
 mx = pytest.importorskip("mlx.core")
 
+import mlx.nn as nn  # noqa: E402
+
 from docai.checkpoint.backend import total_memory  # noqa: E402
 from docai.errors import LimitExceeded  # noqa: E402
 from docai.preprocess.inputs import ImageInput  # noqa: E402
+from docai.vlm.admission import number_type  # noqa: E402
 from docai.vlm.generate import Request, RequestImage  # noqa: E402
 from docai.vlm.job import Job  # noqa: E402
+from docai.vlm.loading import load_network  # noqa: E402
+from docai.vlm.network import Network  # noqa: E402
 from docai.vlm.prefix import BlockStore  # noqa: E402
 from docai.vlm.request import GenerationOptions  # noqa: E402
 from tests.engine_texts import Texts, tiny_models  # noqa: E402
@@ -26,6 +31,20 @@ from tests.engine_texts import Texts, tiny_models  # noqa: E402
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_models(tmp_path_factory.mktemp("models"))
+
+
+@pytest.mark.parametrize("mode", ["affine", "mxfp4"])
+def test_what_is_quantized_has_the_numbers_of_the_rest(folder: Path, mode: str) -> None:
+    """Scales of some modes are bytes."""
+    network = load_network(folder / "llama", dtype="bfloat16")
+    assert isinstance(network, Network)
+    assert number_type(network) == mx.bfloat16
+    nn.quantize(network.decoder, 32, 4, mode=mode, class_predicate=lambda name, _: name == "embed")
+    assert "scales" in network.decoder.embed
+    assert number_type(network) == mx.bfloat16
+    caches = network.caches()
+    network.prefill(network.prompt([1, 2, 3]), caches)
+    assert {array.dtype for cache in caches for array in cache.state} == {mx.bfloat16}
 
 
 def test_memory_decides_who_may_begin(folder: Path) -> None:

@@ -185,5 +185,5 @@ class Budget:
 
 def number_type(network: Network) -> mx.Dtype:
     """The type of a network's activations, so of what its caches keep."""
-    embed = network.decoder.embed
-    return embed.scales.dtype if "scales" in embed else embed.weight.dtype
+    dtype: mx.Dtype = network.decoder.norm.weight.dtype  # a norm is never quantized
+    return dtype
