@@ -101,8 +101,8 @@ def docai_side(folder: Path, pictures: list[np.ndarray], tokens: int, rows: int 
     from docai.ocr.asking import reading_limits
     from docai.vlm.engine import Engine
     from docai.vlm.generate import Request, RequestImage, Runtime
-    from docai.vlm.images import falcon_images
     from docai.vlm.loading import load_network
+    from docai.vlm.native_images import falcon_images
     from docai.vlm.request import GenerationOptions
     from docai.vlm.stream import Pieces
     from docai.vlm.tokenizer import Tokenizer

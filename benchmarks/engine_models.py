@@ -94,7 +94,7 @@ class Regions:
         return np.random.RandomState(number).randint(0, 256, (*self.shape, 3)).astype(np.uint8)
 
     def ours(self, _: Any, number: int) -> Any:
-        from docai.vlm.images import falcon_images
+        from docai.vlm.native_images import falcon_images
 
         return falcon_images()({}, {})(self._picture(number))
 

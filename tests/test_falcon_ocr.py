@@ -31,10 +31,10 @@ from docai.vlm.config import Config  # noqa: E402
 from docai.vlm.engine import Engine  # noqa: E402
 from docai.vlm.families import family_of  # noqa: E402
 from docai.vlm.families.falcon_ocr import CATEGORIES, FAMILY  # noqa: E402
-from docai.vlm.images import falcon_images  # noqa: E402
 from docai.vlm.job import Job  # noqa: E402
 from docai.vlm.loading import load_network  # noqa: E402
 from docai.vlm.model import Model, as_messages, open_model  # noqa: E402
+from docai.vlm.native_images import falcon_images  # noqa: E402
 from docai.vlm.network import Network  # noqa: E402
 from docai.vlm.prompt import render  # noqa: E402
 from docai.vlm.request import GenerationOptions  # noqa: E402

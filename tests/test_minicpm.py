@@ -18,7 +18,7 @@ from docai.checkpoint.tensors import TensorInfo
 from docai.errors import CheckpointError
 from docai.preprocess.sliced import SlicedImages
 from docai.vlm.families import family_of
-from docai.vlm.images import sliced_images
+from docai.vlm.native_images import sliced_images
 from docai.vlm.network import Network
 from docai.vlm.prompt import expand
 from docai.vlm.spec import ModelSpec

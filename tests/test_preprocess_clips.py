@@ -12,7 +12,7 @@ from docai.preprocess.clips import FramedClips, PackedClips, clip_resize, stamps
 from docai.preprocess.inputs import ImageInput
 from docai.render.sampling import even, frame_count
 from docai.vlm.families import family_of
-from docai.vlm.images import moonshot_images, navit_images
+from docai.vlm.native_images import moonshot_images, navit_images
 from docai.vlm.positions import MropeSpec
 from docai.vlm.prompt import expand
 from docai.vlm.videos import chunk_videos, frame_videos, qwen_videos, video_config

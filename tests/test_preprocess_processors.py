@@ -26,21 +26,17 @@ from docai.preprocess.native import (
 from docai.preprocess.sizes import stepped
 from docai.preprocess.sliced import SlicedImages
 from docai.preprocess.tiles import CanvasCuts
-from docai.vlm.images import (
+from docai.vlm.images import cut_images, gemma_images, llava_images, siglip_images, tiled_images
+from docai.vlm.native_images import (
     block_images,
     bounded_images,
-    cut_images,
-    gemma_images,
-    llava_images,
     locate_images,
     moonshot_images,
     navit_images,
     pixtral_images,
     qwen_images,
-    siglip_images,
     sliced_images,
     split_images,
-    tiled_images,
 )
 from docai.vlm.prep import preprocessor_config
 from tests.goldens.processors.cases import CASES, picture, row_by_row, summary

@@ -1,6 +1,6 @@
 """What checkpoints say of their image processors, read with errors that name the file.
 
-The names of preprocessor_config.json end here and in `docai.vlm.images`.
+The names of preprocessor_config.json end here, in `docai.vlm.images` and in `docai.vlm.native_images`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from docai.preprocess.clips import ClipProcessor, FramedClips, PackedClips, Slic
 from docai.preprocess.native import BudgetImages, FilledImages, PackedImages
 from docai.preprocess.normalize import CLIP_MEAN, CLIP_STD, Colour
 from docai.preprocess.sliced import SlicedImages
-from docai.vlm.images import moonshot_images, navit_images, qwen_images, sliced_images
+from docai.vlm.native_images import moonshot_images, navit_images, qwen_images, sliced_images
 from docai.vlm.prep import Config, HasFiles, Images, Prep, preprocessor_config, sensible
 
 Videos: TypeAlias = Callable[[Prep, Config], ClipProcessor]  # (what the files say, config) -> processor

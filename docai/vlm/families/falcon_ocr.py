@@ -16,7 +16,7 @@ from docai.vlm.config import Config
 from docai.vlm.connector import ProjectorSpec
 from docai.vlm.expansions import Between
 from docai.vlm.families import Family
-from docai.vlm.images import falcon_images
+from docai.vlm.native_images import falcon_images
 from docai.vlm.positions import PlaneSpec
 from docai.vlm.prompt_spec import PromptSpec
 from docai.vlm.spec import DecoderSpec, LayerSpec, ModelSpec

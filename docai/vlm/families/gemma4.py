@@ -13,7 +13,7 @@ from docai.vlm.families import Family
 from docai.vlm.families.gemma4_hearing import conformer_hearing
 from docai.vlm.families.gemma4_parts import PROMPT, UNSEEN, base_spec, whole_rules
 from docai.vlm.families.gemma4_vision import averager_spec, tower_rules, tower_spec
-from docai.vlm.images import budget_images
+from docai.vlm.native_images import budget_images
 from docai.vlm.spec import ModelSpec
 from docai.vlm.videos import budget_videos
 

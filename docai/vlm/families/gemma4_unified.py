@@ -11,7 +11,7 @@ from docai.vlm.config import Config
 from docai.vlm.families import Family
 from docai.vlm.families.gemma4_hearing import raw_hearing
 from docai.vlm.families.gemma4_parts import PROMPT, UNSEEN, base_spec, whole_rules
-from docai.vlm.images import budget_images
+from docai.vlm.native_images import budget_images
 from docai.vlm.spec import ModelSpec
 from docai.vlm.videos import budget_videos
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from docai.vlm.expansions import Timed
 from docai.vlm.families import Family, kimi
-from docai.vlm.images import navit_images
+from docai.vlm.native_images import navit_images
 from docai.vlm.prompt_spec import MediumPrompt
 from docai.vlm.videos import chunk_videos
 

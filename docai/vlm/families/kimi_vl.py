@@ -6,7 +6,7 @@ from functools import partial
 
 from docai.vlm.expansions import Between
 from docai.vlm.families import Family, kimi
-from docai.vlm.images import moonshot_images
+from docai.vlm.native_images import moonshot_images
 from docai.vlm.prompt_spec import MediumPrompt
 from docai.vlm.videos import frame_videos
 

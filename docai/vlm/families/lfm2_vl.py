@@ -10,7 +10,7 @@ from docai.vlm.families import Family
 from docai.vlm.families.nested import MERGER, image_token, nested_decoder, nested_rules, vision_config
 from docai.vlm.families.text import CHATML
 from docai.vlm.families.towers import naflex_spec
-from docai.vlm.images import split_images
+from docai.vlm.native_images import split_images
 from docai.vlm.prompt_spec import PromptSpec
 from docai.vlm.spec import ModelSpec
 

@@ -16,7 +16,7 @@ from docai.vlm.families.moonvit import EPS, PUBLISHED, moonvit_rules, moonvit_sp
 from docai.vlm.families.nested import MERGER, PROJECTOR, image_token, vision_config
 from docai.vlm.families.text import ASSISTANT, chatml
 from docai.vlm.families.towers import TOWER
-from docai.vlm.images import locate_images
+from docai.vlm.native_images import locate_images
 from docai.vlm.prompt_spec import PromptSpec
 from docai.vlm.spec import BoxSpec, ModelSpec
 

@@ -13,7 +13,7 @@ from docai.vlm.families import Family
 from docai.vlm.families.nested import image_token, nested_decoder, packed_rules, vision_config
 from docai.vlm.families.qwen_vision import SEQUENTIAL, prompt_spec
 from docai.vlm.families.towers import TOWER
-from docai.vlm.images import qwen_images
+from docai.vlm.native_images import qwen_images
 from docai.vlm.spec import ModelSpec
 
 _VISION = {

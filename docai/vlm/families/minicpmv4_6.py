@@ -24,7 +24,7 @@ from docai.vlm.families.nested import (
 )
 from docai.vlm.families.text import CHATML
 from docai.vlm.families.towers import TOWER, naflex_spec
-from docai.vlm.images import sliced_images
+from docai.vlm.native_images import sliced_images
 from docai.vlm.prompt_spec import MediumPrompt, PromptSpec
 from docai.vlm.spec import ModelSpec
 from docai.vlm.videos import sliced_videos

@@ -16,7 +16,7 @@ from docai.vlm.families.nested import (
     vision_config,
 )
 from docai.vlm.families.towers import pixtral_spec
-from docai.vlm.images import pixtral_images
+from docai.vlm.native_images import pixtral_images
 from docai.vlm.spec import ModelSpec
 
 _JOIN = renames(

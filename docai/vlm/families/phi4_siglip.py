@@ -8,7 +8,7 @@ from docai.vlm.families import Family
 from docai.vlm.families.decoders import decoder_spec
 from docai.vlm.families.nested import LLAVA_NAMES, OUTSIDE, TWO_LAYERS, nested_rules, vision_config
 from docai.vlm.families.towers import SO_400M, naflex_spec
-from docai.vlm.images import bounded_images
+from docai.vlm.native_images import bounded_images
 from docai.vlm.prompt_spec import PromptSpec
 from docai.vlm.spec import ModelSpec
 

@@ -19,7 +19,7 @@ from docai.vlm.families import Family, Rules
 from docai.vlm.families.decoder_rules import decoder_rules
 from docai.vlm.families.decoders import decoder_spec
 from docai.vlm.families.text import ASSISTANT, CHATML, chatml
-from docai.vlm.images import qwen_images
+from docai.vlm.native_images import qwen_images
 from docai.vlm.positions import MropeSpec
 from docai.vlm.prompt_spec import MediumPrompt, PromptSpec
 from docai.vlm.spec import DecoderSpec, ModelSpec

@@ -12,7 +12,7 @@ from docai.vlm.families.decoders import decoder_spec
 from docai.vlm.families.nested import image_token, nested_rules, vision_config
 from docai.vlm.families.qwen_vision import SEQUENTIAL, prompt_spec
 from docai.vlm.families.towers import SO_400M, TOWER
-from docai.vlm.images import block_images
+from docai.vlm.native_images import block_images
 from docai.vlm.spec import ModelSpec
 
 _TEXT = {

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docai.preprocess.inputs import ImageInput
-from docai.vlm import images
+from docai.vlm import images, native_images
 from docai.vlm.families import family_of
 from docai.vlm.prep import Images
 
@@ -77,13 +77,13 @@ CASES = {
     "qwen2_vl": Case(
         "Qwen/Qwen2-VL-7B-Instruct",
         "qwen2_vl.image_processing_pil_qwen2_vl.Qwen2VLImageProcessorPil",
-        images.qwen_images(),
+        native_images.qwen_images(),
         {**COMMON, **QWEN, **CLIP, "min_pixels": 3136, "max_pixels": 200704},
     ),
     "qwen3_vl": Case(
         "Qwen/Qwen3-VL-4B-Instruct",
         "qwen2_vl.image_processing_pil_qwen2_vl.Qwen2VLImageProcessorPil",
-        images.qwen_images(patch=16),
+        native_images.qwen_images(patch=16),
         {**COMMON, **QWEN, **HALF, "patch_size": 16, "size": {"longest_edge": 1 << 24, "shortest_edge": 1 << 16}},
     ),
     "llava": Case(
@@ -140,14 +140,14 @@ CASES = {
     "pixtral": Case(
         "mistral-community/pixtral-12b",
         "pixtral.image_processing_pil_pixtral.PixtralImageProcessorPil",
-        images.pixtral_images(),
+        native_images.pixtral_images(),
         {**COMMON, **CLIP, "resample": 3, "patch_size": {"height": 16, "width": 16}, "size": {"longest_edge": 1024}},
         {"vision_config": {"model_type": "pixtral", "patch_size": 16}},
     ),
     "mistral3": Case(
         "mistralai/Mistral-Small-3.1-24B-Instruct-2503",
         "pixtral.image_processing_pil_pixtral.PixtralImageProcessorPil",
-        images.pixtral_images(patch=14, edge=1540),
+        native_images.pixtral_images(patch=14, edge=1540),
         # the reference's processor multiplies the patch by the merge before it asks its image processor
         {**COMMON, **CLIP, "resample": 3, "patch_size": {"height": 28, "width": 28}, "size": {"longest_edge": 700}},
         {"vision_config": {"model_type": "pixtral", "patch_size": 14}, "spatial_merge_size": 2},
@@ -170,7 +170,7 @@ CASES = {
     "falcon_ocr": Case(
         "tiiuae/Falcon-OCR",
         "mlx_vlm.falcon_ocr.processing_falcon_ocr.preprocess_image",
-        images.falcon_images(),
+        native_images.falcon_images(),
         {},
         {"spatial_patch_size": 16},
         # in bounds; too small; too large; both; the sheet's examples; an area that has to grow
@@ -305,28 +305,28 @@ CASES = {
     "phi4_siglip": Case(
         "microsoft/Phi-4-reasoning-vision-15B, whose Siglip2ImageProcessorNoUpscale asks for a picture's own patches",
         "siglip2.image_processing_pil_siglip2.Siglip2ImageProcessorPil",
-        images.bounded_images(),
+        native_images.bounded_images(),
         {**COMMON, **HALF, "resample": 2, "patch_size": 16, "max_num_patches": 60, "min_num_patches": 12},
         sizes=((150, 40), (3, 600), (28, 28), (100, 90), (90, 130), (336, 336), (480, 701), (1200, 250)),
     ),
     "lfm2_vl": Case(
         "LiquidAI/LFM2-VL-1.6B, smaller tiles",
         "mlx_vlm.lfm2_vl.processing_lfm2_vl.Lfm2VlNumpyImageProcessor",
-        images.split_images(),
+        native_images.split_images(),
         LFM2,
         sizes=((28, 28), (20, 90), (33, 77), (150, 40), (200, 150), (480, 701), (1200, 250)),
     ),
     "lfm2_vl_strips": Case(
         "the same, thin ones too: they become more tokens than are allowed here, and mlx-vlm cuts them to those",
         "lfm2_vl.image_processing_lfm2_vl.Lfm2VlImageProcessor",
-        images.split_images(),
+        native_images.split_images(),
         LFM2,
         sizes=((28, 28), (1, 90), (90, 1), (20, 90), (3, 600), (200, 150), (480, 701)),
     ),
     "locateanything": Case(
         "nvidia/LocateAnything-3B",
         "mlx_vlm.locateanything.image_processing_locateanything.LocateAnythingImageProcessor",
-        images.locate_images(),
+        native_images.locate_images(),
         {"patch_size": 14, "merge_kernel_size": [2, 2], "in_token_limit": 300, **HALF},
         {"vision_config": {"patch_size": 14}},
         sizes=(*SIZES, (480, 640)),
@@ -334,7 +334,7 @@ CASES = {
     "kimi_vl": Case(
         "moonshotai/Kimi-VL-A3B-Instruct",
         "mlx_vlm.kimi_vl.processing_kimi_vl.KimiVLImageProcessor",
-        images.moonshot_images(),
+        native_images.moonshot_images(),
         {"patch_size": 14, "in_token_limit": 300, "pad_input": True, **HALF},
         {"vision_config": {"patch_size": 14, "merge_kernel_size": [2, 2]}},
         sizes=(*SIZES, (480, 640)),
@@ -342,14 +342,14 @@ CASES = {
     "kimi_vl_cut": Case(
         "none: what the class of Kimi-VL does where a file does not ask to fill up",
         "mlx_vlm.kimi_vl.processing_kimi_vl.KimiVLImageProcessor",
-        images.moonshot_images(),
+        native_images.moonshot_images(),
         {"patch_size": 14, "in_token_limit": 300},
         sizes=((28, 28), (33, 77), (150, 40), (336, 336), (480, 701), (1200, 250)),
     ),
     "kimi_k25": Case(
         "moonshotai/Kimi-K2.5",
         "mlx_vlm.kimi_k25.processing_kimi_k25.KimiK25ImageProcessor",
-        images.navit_images(),
+        native_images.navit_images(),
         {
             "media_proc_cfg": {
                 "patch_size": 14, "in_patch_limit": 300, "patch_limit_on_one_side": 40, "merge_kernel_size": 2, **HALF,
