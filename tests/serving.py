@@ -1,10 +1,16 @@
-"""A server on loopback for tests: in this process, on a thread of its own, at a free port."""
+"""Servers on loopback for tests, at free ports: in this process, on a thread of its own, or as processes."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
+import os
+import re
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPResponse
@@ -12,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from PIL import Image, ImageDraw
 
 from docai.serve.app import make_app
 from docai.serve.desk import Desk
@@ -54,6 +61,51 @@ class Served:
         return json.loads(data)
 
 
+class Process:
+    """The server as a process of its own, until it is ended or left."""
+
+    def __init__(self, state: Path, *words: str) -> None:
+        code = "from docai.cli.app import main; main()"
+        command = [sys.executable, "-c", code, "serve", "--port", "0", "--state", str(state), *words]
+        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, env={**os.environ, "PYTHONWARNINGS": "error"})
+        assert self._process.stderr is not None
+        said = self._process.stderr.readline().decode()
+        assert "listening at" in said, said + self._process.stderr.read().decode()
+        self._port = int(re.findall(r":(\d+)", said)[-1])
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.returncode is None:
+            self.end(signal.SIGKILL)
+
+    def ask(self, method: str, path: str, body: Any = None) -> bytes:
+        with contextlib.closing(HTTPConnection("127.0.0.1", self._port, timeout=60)) as connection:
+            data = None if body is None else json.dumps(body).encode()
+            connection.request(method, path, data, {"content-type": "application/json"})
+            return connection.getresponse().read()
+
+    def json(self, method: str, path: str, body: Any = None) -> Any:
+        return json.loads(self.ask(method, path, body))
+
+    def end(self, how: signal.Signals) -> tuple[int, str]:
+        """The exit code after a signal, and what it has said on standard error."""
+        self._process.send_signal(how)
+        _, said = self._process.communicate(timeout=60)
+        return self._process.returncode, said.decode()
+
+
+def scan(lines: int = 2) -> bytes:
+    """A picture with a few lines of text, as PNG: quickly read."""
+    page = Image.new("RGB", (600, 60 + 45 * lines), "white")
+    for line in range(lines):
+        ImageDraw.Draw(page).text((20, 20 + 45 * line), f"Line number {line} of the page", "black", font_size=24)
+    made = io.BytesIO()
+    page.save(made, "PNG")
+    return made.getvalue()
+
+
 @contextlib.contextmanager
 def served(state: Path, **options: Any) -> Iterator[Served]:
     """A server, until it is left."""
@@ -74,11 +126,11 @@ def served(state: Path, **options: Any) -> Iterator[Served]:
 
     thread = threading.Thread(target=lambda: asyncio.run(run()), name="server")
     thread.start()
-    began.wait(20)
+    assert began.wait(60)
     try:
         yield Served(listening.getsockname()[1], app.state.desk, server, loops[0])
     finally:
         server.should_exit = True
-        thread.join(20)
+        thread.join(60)
         listening.close()
         assert not thread.is_alive(), "the server does not end"

@@ -17,14 +17,13 @@ from docai.serve import front
 from docai.serve.options import ServeOptions
 from tests.crowd import PDF, SHORT, URI
 from tests.serving import Served, served
-from tests.tiny_checkpoint import tiny_llama, tiny_qwen2_vl
+from tests.tiny_checkpoint import tiny_qwen2_vl
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
     tiny_qwen2_vl(folder / "sees")
-    tiny_llama(folder / "text")
     return folder
 
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
-import os
-import re
 import signal
-import subprocess
-import sys
+import sqlite3
 import time
 from collections.abc import Iterator
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +20,7 @@ from docai.export.json import load
 from docai.serve.store import Store
 from docai.tasks.ocr import ocr
 from tests.conftest import SAMPLES, make_pdf
-from tests.serving import Served, served
+from tests.serving import Process, Served, scan, served
 
 
 @pytest.fixture(scope="module")
@@ -166,10 +163,9 @@ def test_pictures_and_tables_of_a_page(server: Served) -> None:
 
 
 def test_an_image(server: Served) -> None:
-    data = next(SAMPLES.glob("*.png"), None) or next(SAMPLES.glob("*.jpg"))
-    url = "data:image/png;base64," + base64.b64encode(data.read_bytes()).decode()
+    url = "data:image/png;base64," + base64.b64encode(scan()).decode()
     (page,) = server.json("POST", "/v1/ocr", {"document": {"type": "image_url", "image_url": url}})["pages"]
-    assert page["markdown"].strip()
+    assert "Line number 1 of the page" in page["markdown"]
 
 
 def test_the_disk_is_not_filled(tmp_path: Path, tiny_pdf: bytes) -> None:
@@ -283,70 +279,46 @@ def test_what_comes_late_of_a_job_that_is_over(tmp_path: Path) -> None:
     store.close()
 
 
-class Process:
-    """The server as a process of its own."""
-
-    def __init__(self, state: Path, *words: str) -> None:
-        code = "from docai.cli.app import main; main()"
-        command = [sys.executable, "-c", code, "serve", "--port", "0", "--state", str(state), *words]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, env={**os.environ, "PYTHONWARNINGS": "error"})
-        assert self.process.stderr is not None
-        said = self.process.stderr.readline().decode()
-        assert "listening at" in said, said + self.process.stderr.read().decode()
-        self.port = int(re.findall(r":(\d+)", said)[-1])
-
-    def ask(self, method: str, path: str, body: Any = None) -> Any:
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
-        data = None if body is None else json.dumps(body).encode()
-        connection.request(method, path, data, {"content-type": "application/json"})
-        said = connection.getresponse().read()
-        connection.close()
-        return json.loads(said)
-
-    def end(self, how: signal.Signals) -> tuple[int, str]:
-        self.process.send_signal(how)
-        _, said = self.process.communicate(timeout=20)
-        return self.process.returncode, said.decode()
+def kept_pages(state: Path, number: str) -> list[tuple[int, dict[str, Any]]]:
+    """The pages of a job that a server has left, numbered as they were done."""
+    store = Store(state, 3600)
+    with contextlib.closing(store):
+        return store.told(number, 0)
 
 
 def test_a_job_survives_a_kill_and_a_stop(tmp_path: Path) -> None:
-    first = Process(tmp_path)
-    job = first.ask("POST", "/v1/jobs", {"document": uri(many_pages(40))})
-    while (done := first.ask("GET", f"/v1/jobs/{job['id']}")["pages"]["done"]) < 8:
-        time.sleep(0.01)
-    first.end(signal.SIGKILL)
-    kept = Store(tmp_path, 3600)
-    before = kept.told(job["id"], 0)  # numbered as they were done
-    kept.close()
-    assert done <= len(before) < 40
-    second = Process(tmp_path)
-    seen = second.ask("GET", f"/v1/jobs/{job['id']}")
-    assert seen["pages"]["done"] >= len(before)
-    assert second.end(signal.SIGTERM) == (0, "")
-    third = Process(tmp_path)
-    while (seen := third.ask("GET", f"/v1/jobs/{job['id']}"))["status"] != "done":
-        assert seen["status"] in ("queued", "running")
-        time.sleep(0.02)
-    texts = [
-        block["text"] for page in third.ask("GET", f"/v1/jobs/{job['id']}/result")["pages"] for block in page["blocks"]
-    ]
-    assert texts == [f"Page number {n}" for n in range(1, 41)]
-    assert third.end(signal.SIGINT) == (0, "")
-    kept = Store(tmp_path, 3600)
-    after = kept.told(job["id"], 0)
-    kept.close()
+    count = 80
+    with Process(tmp_path) as first, contextlib.closing(sqlite3.connect(tmp_path / "state.sqlite")) as seen:
+        number = first.json("POST", "/v1/jobs", {"document": uri(many_pages(count))})["id"]
+        while not (done := seen.execute("SELECT COUNT(*) FROM pages").fetchone()[0]):
+            time.sleep(0.001)
+        first.end(signal.SIGKILL)
+    before = kept_pages(tmp_path, number)
+    assert done <= len(before) < count
+    with Process(tmp_path) as second:
+        assert second.json("GET", f"/v1/jobs/{number}")["pages"]["done"] >= len(before)
+        assert second.end(signal.SIGTERM) == (0, "")
+    with Process(tmp_path) as third:
+        while (job := third.json("GET", f"/v1/jobs/{number}"))["status"] != "done":
+            assert job["status"] in ("queued", "running")
+            time.sleep(0.02)
+        read = third.json("GET", f"/v1/jobs/{number}/result")
+        assert third.end(signal.SIGINT) == (0, "")
+    texts = [block["text"] for page in read["pages"] for block in page["blocks"]]
+    assert texts == [f"Page number {n}" for n in range(1, count + 1)]
+    after = kept_pages(tmp_path, number)
     assert after[: len(before)] == before  # none of them was read again
-    assert len(after) == 40
+    assert len(after) == count
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_the_log_tells_of_requests_and_not_of_what_is_in_them(tmp_path: Path, form: str) -> None:
-    process = Process(tmp_path / "state", "-v", "--log-format", form)
     secret = make_pdf(["BT /F 12 Tf 20 160 Td (Zanzibar) Tj ET"])
-    for document, password in ((uri(secret), "Zanzibar"), ("data:,Zanzibar", None), ("/Zanzibar.pdf", None)):
-        process.ask("POST", "/v1/parse", {"document": document, "password": password})
-    process.ask("GET", "/v1/files/Zanzibar?Zanzibar=1")
-    code, said = process.end(signal.SIGTERM)
+    with Process(tmp_path / "state", "-v", "--log-format", form) as process:
+        for document, password in ((uri(secret), "Zanzibar"), ("data:,Zanzibar", None), ("/Zanzibar.pdf", None)):
+            process.ask("POST", "/v1/parse", {"document": document, "password": password})
+        process.ask("GET", "/v1/files/Zanzibar?Zanzibar=1")
+        code, said = process.end(signal.SIGTERM)
     assert (code, "Zanzibar" in said) == (0, False)
     lines = [line for line in said.splitlines() if line]
     assert len(lines) == 4

@@ -15,7 +15,7 @@ client_module = pytest.importorskip("mistralai.client")
 from mistralai.client import errors  # noqa: E402
 
 from tests.conftest import SAMPLES  # noqa: E402
-from tests.serving import Served, served  # noqa: E402
+from tests.serving import Served, scan, served  # noqa: E402
 from tests.tiny_checkpoint import tiny_qwen2_vl  # noqa: E402
 
 MODEL = "mistral-ocr-latest"
@@ -96,8 +96,8 @@ def test_pictures_tables_and_blocks(client: Any) -> None:
 
 
 def test_how_sure_it_is(client: Any, tiny_pdf: bytes) -> None:
-    scan = {"type": "image_url", "image_url": uri(next(SAMPLES.glob("*.jpg")).read_bytes(), "image/jpeg")}
-    (page,) = client.ocr.process(model=MODEL, document=scan, confidence_scores_granularity="block").pages
+    picture = {"type": "image_url", "image_url": uri(scan(), "image/png")}
+    (page,) = client.ocr.process(model=MODEL, document=picture, confidence_scores_granularity="block").pages
     scores = page.confidence_scores
     assert 0 < scores.minimum_page_confidence_score <= scores.average_page_confidence_score <= 1
     assert any(0 < block.confidence_scores.average_content_confidence_score <= 1 for block in page.blocks)

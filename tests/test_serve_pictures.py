@@ -19,7 +19,7 @@ pytest.importorskip("mlx.core")
 from PIL import Image
 
 from docai.tasks.load import load
-from tests.serving import Served, served
+from tests.serving import Process, Served, served
 from tests.tiny_checkpoint import tiny_qwen2_vl
 from tests.tiny_encdec import tiny_florence2, tiny_nemotron
 
@@ -155,20 +155,22 @@ def test_a_model_reads_documents(server: Served, folder: Path, tiny_pdf: bytes) 
 
 
 def test_it_ends_well_after_all_threads_have_computed(folder: Path, tiny_pdf: bytes, tmp_path: Path) -> None:
-    from tests.test_serve_documents import Process
-
     words = [word for name in ("florence", "sees") for word in ("--model", str(folder / name))]
-    process = Process(tmp_path / "state", *words, "--max-models", "2", "--preload")
-    for model, text in (("florence", "<OD>"), ("sees", "What?")):
-        body = {**asked(folder, text), "model": model, "max_tokens": 4}
-        assert process.ask("POST", "/v1/chat/completions", body)["choices"]
     document = "data:application/pdf;base64," + base64.b64encode(tiny_pdf).decode()
-    for model in ("florence", "sees", "embedded"):
-        body = {"document": document, "model": model, "max_tokens": 4, "ocr": "force"}
-        assert len(process.ask("POST", "/v1/parse", body)["pages"]) == 2
-    long = {**asked(folder, "What?"), "model": "sees", "max_tokens": 3000, "loop_guard": False}
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(process.ask, "POST", "/v1/chat/completions", long)
-        time.sleep(0.5)
+    long = {**asked(folder, "What?"), "model": "sees", "max_tokens": 1500, "loop_guard": False}
+    with (
+        concurrent.futures.ThreadPoolExecutor(1) as pool,
+        Process(tmp_path / "state", *words, "--max-models", "2", "--preload") as process,
+    ):
+        for model, text in (("florence", "<OD>"), ("sees", "What?")):
+            body = {**asked(folder, text), "model": model, "max_tokens": 4}
+            assert process.json("POST", "/v1/chat/completions", body)["choices"]
+        for model in ("florence", "sees", "embedded"):
+            body = {"document": document, "model": model, "max_tokens": 4, "ocr": "force"}
+            assert len(process.json("POST", "/v1/parse", body)["pages"]) == 2
+        answer = pool.submit(process.json, "POST", "/v1/chat/completions", long)
+        while b"docai_num_requests_running 1\n" not in process.ask("GET", "/metrics"):
+            assert not answer.done()
+            time.sleep(0.01)
         assert process.end(signal.SIGTERM) == (0, "")
         assert set(answer.result()) & {"choices", "error"}
