@@ -39,6 +39,11 @@ def is_rtl(text: str) -> bool:
     return sum(kind in ("R", "AL") for kind in letters) * 2 > len(letters)
 
 
+def counted(count: int, name: str) -> str:
+    """`1 page`, `2 pages`: of English names that take an s."""
+    return f"{count} {name}{'' if count == 1 else 's'}"
+
+
 def whole_words(text: str) -> frozenset[str]:
     """The words of a text, folded, with the hyphens within them."""
     return frozenset(_WORD.findall(text.casefold().replace("\u2010", "-")))

@@ -314,6 +314,13 @@ def test_the_summary_shows_what_went_wrong(pdfs: Path, capsys: pytest.CaptureFix
     assert "empty file" in capsys.readouterr().err
 
 
+def test_one_is_said_as_such(tiny_pdf: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.pdf").write_bytes(tiny_pdf)
+    assert run("ocr", str(tmp_path / "in"), "-o", str(tmp_path / "out"), "--pages", "1") == ExitCode.OK
+    assert "1 file, 1 page in " in capsys.readouterr().err
+
+
 def test_quiet_says_nothing_where_all_is_well(pdfs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("ocr", "in", "-o", "out", "-q") == ExitCode.OK
     assert capsys.readouterr().err == ""

@@ -14,6 +14,7 @@ from docai.tasks.chat import remarks
 from docai.tasks.load import load_chosen
 from docai.tasks.options import ModelOptions
 from docai.vlm.request import Generation, GenerationOptions, Piece
+from docai.writing import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,9 +50,9 @@ def tell_answer(answer: Generation, options: GenerationOptions, reporter: Report
     if reporter.verbose:
         usage = answer.usage
         reporter.warn(
-            f"{usage.prompt} tokens read ({usage.images} of images, {usage.reused} known before) at "
+            f"{counted(usage.prompt, 'token')} read ({usage.images} of images, {usage.reused} known before) at "
             f"{answer.prefill_rate:.0f}/s, the first word after {answer.timings.first_token_s:.2f} s, "
-            f"{usage.generated} tokens written at {answer.decode_rate:.1f}/s"
+            f"{counted(usage.generated, 'token')} written at {answer.decode_rate:.1f}/s"
         )
 
 

@@ -19,6 +19,7 @@ from docai.tasks.chat import Chat, answer_json
 from docai.tasks.options import ChatOptions, ClipOptions, ModelOptions, PictureOptions, SoundOptions
 from docai.tasks.pictures import media_from, sounds_in
 from docai.vlm.request import Generation, GenerationOptions
+from docai.writing import counted
 
 _HELP = """\
 /add FILE     show the model an image, the pages of a PDF or a video with the next question
@@ -178,8 +179,7 @@ class Conversation:
         )
 
     def _images(self) -> str:
-        count = self._talk.pictures
-        return f"{count} image{'' if count == 1 else 's'} so far"
+        return f"{counted(self._talk.pictures, 'image')} so far"
 
 
 def _path(name: str) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from docai.cli.output import say
 from docai.types import Document, PageResult, Status
+from docai.writing import counted
 
 if TYPE_CHECKING:
     from docai.batch.runner import Row, Summary
@@ -117,7 +118,7 @@ class Reporter:
                 counts[event["event"]] += 1
                 rate = counts["page"] / max(time.monotonic() - started, 0.001)
                 total = event["files"] if event["event"] == "start" else None
-                advance(int(event["event"] == "file"), f"{counts['page']} pages, {rate:.1f}/s", total)
+                advance(int(event["event"] == "file"), f"{counted(counts['page'], 'page')}, {rate:.1f}/s", total)
 
             yield tell
 
@@ -153,8 +154,9 @@ class Reporter:
         for row in bad:
             if row.trace and self.verbose > 1:
                 self._say("trace", f"{row.name}: {row.trace}", row.trace)
-        counted = ", ".join(f"{count} {status}" for status, count in counts.most_common())
-        self.warn(f"{len(rows)} files, {pages} pages in {summary.seconds:.1f} s: {counted}")
+        ended = ", ".join(f"{count} {status}" for status, count in counts.most_common())
+        read = f"{counted(len(rows), 'file')}, {counted(pages, 'page')}"
+        self.warn(f"{read} in {summary.seconds:.1f} s: {ended}")
 
     def _table(self, rows: Sequence[Row]) -> None:
         from rich.console import Console

@@ -19,7 +19,7 @@ from docai.export.html_inline import body_html
 from docai.export.markup import element, escaped
 from docai.export.options import ExportOptions
 from docai.types import Block, Document, Label, Page, PageResult, Status
-from docai.writing import clock
+from docai.writing import clock, counted
 
 if TYPE_CHECKING:
     from docai.types import RGB
@@ -41,9 +41,7 @@ def render(document: Document, options: ExportOptions) -> str:
         f"<style>\n{style}</style>",
     ]
     pages = [_page(result, options) for result in document.pages]
-    said = (
-        f"{escaped(document.source)} · {len(pages)} page{'' if len(pages) == 1 else 's'} · {escaped(document.engine)}"
-    )
+    said = f"{escaped(document.source)} · {counted(len(pages), 'page')} · {escaped(document.engine)}"
     top = f"<header><h1>{escaped(title)}</h1><p>{said}</p></header>"
     body = "\n".join([top, "<main>", *pages, "</main>", f"<script>{script}</script>"])
     return "\n".join(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from docai.vlm.clips import check_sounds, in_turn, question_about
 from docai.vlm.sounds import Sound
+from docai.writing import counted
 
 if TYPE_CHECKING:
     from docai.vlm.clips import Medium
@@ -115,4 +116,4 @@ def remarks(answer: Generation, options: GenerationOptions) -> list[str]:
         return []
     if answer.usage.generated < options.most_tokens:
         return ["the answer ends here because the model's context is full"]
-    return [f"the answer ends after {answer.usage.generated} tokens; raise --max-tokens for more"]
+    return [f"the answer ends after {counted(answer.usage.generated, 'token')}; raise --max-tokens for more"]

@@ -17,6 +17,7 @@ from typing import Any
 from docai.errors import DependencyMissing, ExitCode
 from docai.types import Limits
 from docai.version import __version__
+from docai.writing import counted
 
 _PACKAGES = (
     "pypdfium2",
@@ -140,7 +141,7 @@ def _fonts() -> str:
     """Fonts of the system: PDFs that embed none are drawn with them."""
     files = (f for folder in _FONT_FOLDERS for f in Path(folder).expanduser().rglob("*"))
     count = sum(f.suffix.lower() in _FONT_SUFFIXES for f in files)
-    return f"{count} files" if count else "none found: text in fonts that a PDF does not embed may look wrong"
+    return counted(count, "file") if count else "none found: text in fonts that a PDF does not embed may look wrong"
 
 
 def report_json(found: dict[str, Any]) -> str:

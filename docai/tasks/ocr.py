@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from docai.errors import DocaiError, InputError
 from docai.tasks.options import InputOptions, OcrOptions, ReadingOptions, parse_pages
 from docai.types import Document, Page, PageContent, PageOutcome, PageResult, Status
+from docai.writing import counted
 
 if TYPE_CHECKING:
     from docai.layout.detections import PageDetections
@@ -86,7 +87,8 @@ def chosen_pages(source: Source, options: ReadingOptions, layout: Layout | None 
         return range(source.page_count)
     missing = [index + 1 for index in layout if index >= source.page_count]
     if missing:
-        raise InputError(f"the layout has page {missing[0]}, but {source.name} has {source.page_count} pages")
+        pages = counted(source.page_count, "page")
+        raise InputError(f"the layout has page {missing[0]}, but {source.name} has {pages}")
     return sorted(layout)
 
 
