@@ -148,3 +148,12 @@ def test_a_page_without_text_has_a_body_size() -> None:
 def test_usual_is_the_weighted_median() -> None:
     assert usual([(1, 1), (2, 5), (9, 2)]) == 2
     assert usual([]) == 0
+
+
+def test_a_note_in_small_type_far_beside_a_text_is_no_part_of_it() -> None:
+    note = [line("Ada Byron,", 10, 100, 7), line("member of the", 10, 109, 7), line("Society of Ink", 10, 118, 7)]
+    beside = line("* More in a nutshell", 150, 114, 12)
+    assert sizes([*note, beside]) == [3, 1]
+    assert sizes([*note, line("(7)", 150, 114, 12)]) == [4]  # as parts of formulas are
+    assert sizes([*note, line("* More in a nutshell", 150, 117, 7)]) == [4]
+    assert sizes([*note, beside], replace(BODY, recognised=True)) == [4]  # heights tell less there

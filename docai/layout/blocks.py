@@ -14,6 +14,9 @@ from docai.types import Box, Line
 
 _WIDER = 1.28  # times the usual leading: a gap between blocks
 _WIDER_SEEN = 1.4  # the same for recognised lines, whose boxes are loose
+_FAR = 3.0  # sizes of white between level lines
+_OTHER_SIZE = 1.3  # times
+_FEWEST_LETTERS = 8  # of such a line
 _LOOSE = 1.8  # leading, in sizes, that is a gap where no other is known
 _INDENT = (0.8, 5.0)  # sizes by which the first line of a paragraph may be indented
 BULLET = re.compile(r"^[•◦▪▫●○■□❑❖‣⁃∙·➢➤✓☑✔\-–—*◆◇★☆※]\s*(?=[^\W_])|^[-–—*]\s+(?=[^\W_])")
@@ -117,7 +120,7 @@ def starts_item(text: str) -> bool:
 
 def blocks_of(column: Sequence[Line], body: Body) -> list[LineBlock]:
     """The blocks of the lines of one column, which come top to bottom, lines of a row left to right."""
-    rows = _rows(column)
+    rows = _rows(column, body)
     if not rows:
         return []
     leading = _usual_leading(rows, body)
@@ -132,14 +135,22 @@ def blocks_of(column: Sequence[Line], body: Body) -> list[LineBlock]:
     return [LineBlock(tuple(line for row in block for line in row.lines)) for block in blocks]
 
 
-def _rows(column: Sequence[Line]) -> list[_Row]:
+def _rows(column: Sequence[Line], body: Body) -> list[_Row]:
     rows: list[list[Line]] = []
     for line in column:
-        if rows and _beside(rows[-1][-1].box, line.box):
+        if rows and _beside(rows[-1][-1].box, line.box) and not _strangers(rows[-1][-1], line, body):
             rows[-1].append(line)
         else:
             rows.append([line])
     return [_Row(tuple(row)) for row in rows]
+
+
+def _strangers(a: Line, b: Line, body: Body) -> bool:
+    """Whether level texts, not parts of formulas, have nothing to do with each other: far apart, of other sizes."""
+    large, small = max(a.size, b.size), min(a.size, b.size)
+    if body.recognised or b.box.l - a.box.r <= _FAR * large or large <= _OTHER_SIZE * small:
+        return False
+    return all(sum(c.isalpha() for c in line.text) >= _FEWEST_LETTERS for line in (a, b))
 
 
 def _beside(a: Box, b: Box) -> bool:
