@@ -266,6 +266,28 @@ def test_a_page_that_fails_costs_itself(model: Model, tmp_path: Path) -> None:
     assert ends[1]["statuses"] == {"failed": 1}
 
 
+def test_answers_that_are_asked_for_again_are_not_written_twice(
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a picture is refused and nobody looks at answers, its group is read page by page."""
+    under_way: list[int] = []
+
+    def ask(questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
+        assert not under_way
+        under_way.append(len(questions))
+        try:
+            yield from ((n, model._answer(q)) for n, q in enumerate(questions))
+        finally:
+            under_way.clear()
+
+    monkeypatch.setattr(model, "ask", ask)
+    model.refused = (60,)
+    files = [picture(tmp_path / "in" / f"{n}.png", 60 + n) for n in range(3)]
+    events: list[dict[str, Any]] = []
+    read_together(jobs(tmp_path, files), events.append)
+    assert [e["exit_code"] for e in events if e["event"] == "done"] == [ExitCode.INPUT, 0, 0]
+
+
 def test_outputs_that_cannot_be_written_cost_their_file(model: Model, tmp_path: Path) -> None:
     files = [picture(tmp_path / "in" / f"{n}.png", 60 + n) for n in range(3)]
     (tmp_path / "out" / "1.txt" / "x").mkdir(parents=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -121,6 +121,8 @@ class Pending:
         reader = self._reader
         for place, answer in answers:
             if isinstance(answer, InputError) and reader.guard == "off":
+                if isinstance(answers, Generator):
+                    answers.close()  # nobody takes the others
                 raise answer
             asked[place].answer = answer
             on_answer()
