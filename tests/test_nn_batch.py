@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from docai.nn import batch as batch_module
-from docai.nn.batch import BatchCache, Places, batch_cache, storage_columns
+from docai.nn.batch import BatchCache, Places, alike_rows, batch_cache, storage_columns
 from docai.nn.cache import Cache, FullCache, QuantizedCache, RotatingCache
 from docai.nn.rope import LongScaling, Rope, RopeSpec
 from docai.nn.rounding import Rounding
@@ -133,6 +133,27 @@ def test_some_tokens_at_once_are_as_one_after_the_other() -> None:
         for place, row in enumerate(rows):
             alone = [row.step([a[:, :, n : n + 1] for a in news[place]]) for n in range(4)]
             np.testing.assert_allclose(together[place], np.concatenate(alone, axis=2)[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("alike", "expected"),
+    [({2, 4, 8}, {1: 1, 2: 2, 3: 4, 6: 8, 8: 8, 12: 8, 32: 8}), ({2, 4, 8, 16, 32}, {6: 8, 12: 16}), (set(), {6: 1})],
+)
+def test_as_many_rows_as_are_alike(alike: set[int], expected: dict[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("docai.nn.batch._alike", lambda count, *_: count in alike)
+    assert {most: alike_rows.__wrapped__(most) for most in expected} == expected
+
+
+def test_a_row_s_product_is_the_same_in_each_place() -> None:
+    chance = np.random.RandomState(1)
+    weight, row = mx.array(chance.randn(192, 96).astype(np.float32)), chance.randn(96).astype(np.float32)
+    count = alike_rows(32)
+    products = []
+    for place in range(count):
+        rows = chance.randn(count, 1, 96).astype(np.float32)
+        rows[place] = row
+        products.append((mx.array(rows) @ weight.T)[place])
+    assert all(mx.array_equal(product, products[0]) for product in products)
 
 
 def test_a_storage_takes_what_its_places_need() -> None:

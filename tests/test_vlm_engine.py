@@ -137,9 +137,12 @@ def test_each_gets_what_it_asks_for(folder: Path, name: str) -> None:
             assert one.logprob == pytest.approx(other.logprob, abs=1e-3)
 
 
-@pytest.mark.parametrize("name", ["llama", "sliding", "qwen", "state", "shared"])
-def test_a_steady_engine_gives_the_same_bits_in_any_company(folder: Path, name: str) -> None:
-    texts = Texts(folder / name, rows=8, steady=True)
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [*((name, 8) for name in ("llama", "sliding", "qwen", "state", "shared")), ("llama", 6), ("latent", 12)],
+)
+def test_a_steady_engine_gives_the_same_bits_in_any_company(folder: Path, name: str, rows: int) -> None:
+    texts = Texts(folder / name, rows=rows, steady=True)
     cases = [text for text, _ in asked()][:16]
     requests = [texts.request(text, max_tokens=6 + n % 9, logprobs=3) for n, text in enumerate(cases)]
     alone = [texts.engine.submit(request).whole() for request in requests]

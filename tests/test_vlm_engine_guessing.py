@@ -43,6 +43,23 @@ def test_guessing_changes_no_answer(folder: Path, options: dict[str, Any], monke
     texts.engine.close()
 
 
+def test_a_steady_engine_guesses_for_each_by_itself(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long a step is depends on what is guessed, so nobody else's guesses may be in it."""
+    texts = Texts(folder / "llama", steady=True)
+    shapes: list[tuple[int, ...]] = []
+    steps = Network.steps
+    monkeypatch.setattr(
+        Network, "steps", lambda self, tokens, *a: (shapes.append(tokens.shape), steps(self, tokens, *a))[1]
+    )
+    requests = [texts.request(text, guess=6, max_tokens=50) for text in ("one two one two", "Hello", "a")]
+    alone = [texts.engine.submit(request).whole() for request in requests]
+    by_itself, shapes[:] = sorted(shapes), []
+    same(texts.engine.answers(requests), alone)
+    assert sorted(shapes) == by_itself
+    assert set(shapes) == {(1, 1), (1, 7)}
+    texts.engine.close()
+
+
 def test_only_greedy_answers_of_caches_that_can_be_cut_are_guessed(folder: Path) -> None:
     texts, sliding = Texts(folder / "llama"), Texts(folder / "sliding")
 

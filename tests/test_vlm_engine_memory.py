@@ -60,6 +60,53 @@ def test_memory_decides_who_may_begin(folder: Path) -> None:
     texts.engine.close()
 
 
+@pytest.mark.parametrize("name", ["llama", "sliding", "latent", "state", "shared"])
+def test_caches_take_no_more_than_is_counted(folder: Path, name: str) -> None:
+    texts = Texts(folder / name)
+    budget = texts.engine._worker.scheduler.budget
+    asked: list[dict[str, Any]] = [{}, {"kv_window": 32}]
+    if name not in ("sliding", "state"):
+        asked += [{"kv_bits": 8}, {"kv_bits": 8, "kv_value_bits": 4}, {"kv_bits": 4, "kv_dense_last": True}]
+    for options in asked:
+        job = Job(texts.runtime, texts.request("word " * 60, **options), "", "", 0.0)
+        reading = job.begin(BlockStore(0))
+        while not reading.done:
+            reading.advance(wait=True)
+        taken = sum(a.nbytes for cache in reading.caches for a in cache.state)
+        counted = budget._caches(job, len(job.request.ids))
+        assert taken <= counted <= 1.5 * taken, options
+    texts.engine.close()
+
+
+def test_all_places_of_a_steady_batch_count(folder: Path) -> None:
+    plain, steady = (Texts(folder / "llama", rows=8, steady=steady) for steady in (False, True))
+    budgets = [texts.engine._worker.scheduler.budget for texts in (plain, steady)]
+    for guess, times in ((0, 8), (2, 1)):
+        job = Job(plain.runtime, plain.request("Hello", guess=guess), "", "", 0.0)
+        one, all_places = (budget._batch([job]) for budget in budgets)
+        assert all_places == times * one
+        batch = steady.engine._worker.scheduler._batch(job)
+        reading = job.begin(BlockStore(0))
+        reading.advance(wait=True)
+        batch.join(job, job.read())
+        assert one / 2 < batch.nbytes < all_places
+    for texts in (plain, steady):
+        texts.engine.close()
+
+
+def test_scores_count_where_attention_is_not_one_kernel(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("docai.vlm.admission.on_gpu", lambda: True)
+    texts = Texts(folder / "llama")
+    budget = texts.engine._worker.scheduler.budget
+    fused, rounded = (
+        budget._peak(Job(texts.runtime, texts.request("word " * 60, **options), "", "", 0.0))
+        for options in ({}, {"kv_bits": 8})
+    )
+    ids, heads = len(texts.request("word " * 60).ids), texts.model.network.spec.decoder.layers[0].attention.heads
+    assert rounded - fused == 2 * 4 * heads * 512 * ids
+    texts.engine.close()
+
+
 def resident() -> int:
     """Bytes of this process in memory."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -18,11 +18,11 @@ from docai.nn.cache import Cache, FullCache, QuantizedCache, RotatingCache  # no
 from docai.nn.rounding import Rounding  # noqa: E402
 from docai.nn.scores import Scoring  # noqa: E402
 from docai.tasks.load import load  # noqa: E402
-from docai.vlm.block_file import checksum  # noqa: E402
+from docai.vlm.block_file import checksum, named  # noqa: E402
 from docai.vlm.engine import Engine  # noqa: E402
 from docai.vlm.generate import Request, RequestImage, Runtime  # noqa: E402
 from docai.vlm.loading import load_network  # noqa: E402
-from docai.vlm.prefix import Block, BlockStore, Layout, Span, chain, restore  # noqa: E402  # noqa: E402
+from docai.vlm.prefix import Block, BlockStore, Layout, Span, chain, restore  # noqa: E402
 from docai.vlm.request import Generation, GenerationOptions  # noqa: E402
 from docai.vlm.shelf import DiskShelf  # noqa: E402
 from docai.vlm.stream import Pieces  # noqa: E402
@@ -168,6 +168,34 @@ def test_the_shelf_keeps_to_its_cap(tmp_path: Path) -> None:
     shelf.flush()
     assert sorted(path.stem for path in tmp_path.iterdir()) == ["b", "c", "d"]
     assert shelf.stats()["disk_evictions"] == 1
+
+
+def test_processes_that_share_a_folder_keep_to_one_cap(tmp_path: Path) -> None:
+    cap = 4 * block(10).nbytes + 4000
+    shelves = [DiskShelf(tmp_path, "layout", cap=cap) for _ in range(2)]  # each knows what it has found and written
+    for number in range(8):
+        one, files_of = block(10), shelves[number % 2]._files
+        assert files_of.expect(f"{number}", one)
+        files_of.write(f"{number}", one, named(one))
+    files = list(tmp_path.iterdir())
+    assert 3 <= len(files) <= 4
+    assert sum(path.stat().st_size for path in files) <= cap
+    assert "6" in shelves[1]  # which the other one has written
+    assert same_block(shelves[1].get(["6"])["6"], block(10))
+    for shelf in shelves:
+        shelf.flush()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+def test_what_others_put_among_the_files_harms_nobody(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.safetensors")
+    (tmp_path / "folder.safetensors").mkdir()
+    deep = b"[" * 100_000
+    (tmp_path / "deep.safetensors").write_bytes(len(deep).to_bytes(8, "little") + deep)
+    shelf = DiskShelf(tmp_path, "layout")
+    assert shelf.get(["pipe", "folder", "deep"]) == {}
+    assert not (tmp_path / "deep.safetensors").exists()
+    shelf.flush()
 
 
 def test_a_shelf_that_is_too_large_makes_room_at_once(tmp_path: Path) -> None:

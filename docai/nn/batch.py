@@ -28,6 +28,9 @@ from docai.nn.mask import Blocks, Mask
 from docai.nn.rounding import Rounding, turned
 from docai.nn.scores import Scoring, attend, attend_quantized, attend_rounded_rows
 
+# Inputs, outputs and types of products: threads share large ones otherwise than small ones.
+_TRIED = [(n, m, kind) for n, m in ((64, 64), (256, 1024), (1536, 576)) for kind in (mx.float32, mx.bfloat16)]
+
 
 class Places:
     """Where each place of a batch stands; the caches of all layers share it. `lengths` is 0 at a free place."""
@@ -322,6 +325,26 @@ def batch_cache(cache: Cache, places: Places, *, apart: bool = False) -> BatchCa
 def on_cuda() -> bool:
     """Whether MLX computes on an NVIDIA GPU."""
     return bool(mx.default_device() == mx.gpu and not mx.metal.is_available())
+
+
+@lru_cache
+def alike_rows(most: int) -> int:
+    """How many rows, up to the power of two from `most` on, give each of them the same last bits wherever it stands.
+
+    Products take rows in groups, and those that are left over by kernels that may add up in another order: OpenBLAS in
+    float32 on x86 has 8 rows alike, but neither 6 nor 16. It is tried out, once a process.
+    """
+    counts = (1 << power for power in range((most - 1).bit_length(), 0, -1))
+    return next((count for count in counts if all(_alike(count, *size) for size in _TRIED)), 1)
+
+
+def _alike(count: int, inputs: int, outputs: int, dtype: mx.Dtype) -> bool:
+    """Whether a product with equal rows has equal rows."""
+    row, weight = (
+        mx.random.normal(shape, key=mx.random.key(inputs)).astype(dtype) for shape in ((1, inputs), (outputs, inputs))
+    )
+    rows = mx.repeat(row, count, axis=0)[:, None] @ weight.T  # (count, 1, outputs)
+    return bool((rows == rows[:1]).all())
 
 
 def storage_columns(tokens: int) -> int:

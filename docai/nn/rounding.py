@@ -46,12 +46,7 @@ class Rounding:
     def grouped(self, head_dim: int, *, value: bool) -> int:
         """The numbers of a group, for heads of this size."""
         wanted = self.group or (VALUE_GROUP if value else KEY_GROUP)
-        return next(g for g in (wanted, 64, 32) if head_dim % g == 0)
-
-    def nbytes(self, head_dim: int, *, value: bool) -> int:
-        """The bytes of a rounded key (or value)."""
-        bits = self.value_bits if value else self.key_bits
-        return head_dim * bits // 8 + 2 * SCALE_BYTES * (head_dim // self.grouped(head_dim, value=value))
+        return next(g for g in (wanted, VALUE_GROUP, SMALLEST_GROUP) if head_dim % g == 0)
 
 
 def turned(x: mx.array) -> mx.array:

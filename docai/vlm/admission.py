@@ -14,6 +14,7 @@ from docai.errors import LimitExceeded
 from docai.nn.attention import AttentionSpec
 from docai.nn.batch import storage_columns
 from docai.nn.cache import Cache, QuantizedCache, RotatingCache
+from docai.nn.latent_cache import RoundedLatentCache
 from docai.nn.mlp import MlpSpec
 from docai.nn.rounding import SCALE_BYTES, SMALLEST_GROUP
 from docai.vlm.encoding_memory import encoding_bytes
@@ -97,12 +98,15 @@ class Budget:
     It counts on each answer becoming as long as it may, so that what was admitted never has to be turned out again.
     """
 
-    def __init__(self, runtime: Runtime, limit: int, step: int, store: BlockStore) -> None:
-        """`limit`: bytes beside the weights; `step`: tokens of a chunk; `store`: what keeps blocks of prompts."""
+    def __init__(self, runtime: Runtime, limit: int, step: int, store: BlockStore, steady: int = 0) -> None:
+        """`limit`: bytes beside the weights; `step`: tokens of a chunk; `store`: what keeps blocks of prompts.
+
+        `steady`: batches have so many places each (0: as many as are taken, up to a power of two).
+        """
         self._network, self._features = runtime.network, runtime.features
         self.limit, self._store = limit, store
         self._item = number_type(runtime.network).size
-        self._step = step
+        self._step, self._steady = step, steady
         self._costs: dict[tuple[int | None, ...], list[LayerCost]] = {}
 
     def check(self, job: Job) -> None:
@@ -136,9 +140,16 @@ class Budget:
 
     def _batch(self, jobs: Sequence[Job]) -> int:
         """The storage of a batch; growing takes a second one for a moment, a layer at a time."""
-        places = 1 << (len(jobs) - 1).bit_length()
-        longest = max(jobs, key=lambda job: job.length)
+        places, longest = self._places(jobs), max(jobs, key=lambda job: job.length)
         return places * self._caches(longest, longest.length) + 2 * places * 4 * self._network.spec.decoder.vocabulary
+
+    def _places(self, jobs: Sequence[Job]) -> int:
+        """How many places jobs of one kind get."""
+        if not self._steady:
+            return 1 << (len(jobs) - 1).bit_length()
+        if jobs[0].guess:  # each is by itself
+            return len(jobs)
+        return -(-len(jobs) // self._steady) * self._steady
 
     def _caches(self, job: Job, tokens: int) -> int:
         columns = storage_columns(tokens)
@@ -158,7 +169,8 @@ class Budget:
             return LayerCost(0, None, attention.state_size * mx.float32.size)
         numbers = 2 * attention.kept_heads * attention.head_dim
         if isinstance(cache, QuantizedCache):
-            bits = (cache.rounding.key_bits + cache.rounding.value_bits) / 2
+            both = cache.rounding.key_bits, cache.rounding.value_bits
+            bits = max(both) if isinstance(cache, RoundedLatentCache) else sum(both) / 2
             return LayerCost(int(numbers * bits / 8) + 2 * SCALE_BYTES * numbers // SMALLEST_GROUP, None)
         return LayerCost(numbers * self._item, cache.window if isinstance(cache, RotatingCache) else None)
 
@@ -171,7 +183,9 @@ class Budget:
         activations = chunk * (3 * width + 8 * spec.dims) * self._item
         attention = [layer.attention for layer in spec.layers]
         heads = max((one.heads for one in attention if not one.state_size), default=0)
-        scores = 0 if on_gpu() else 2 * 4 * heads * chunk * len(job.request.ids)
+        capped = any(one.cap is not None for one in attention if not one.state_size)
+        fused = on_gpu() and not (capped or job.request.options.kv_bits)
+        scores = 0 if fused else 2 * 4 * heads * chunk * len(job.request.ids)
         states = 4 * chunk * max(one.working_size for one in attention)
         return activations + scores + states + len(job.request.ids) * spec.dims * self._item
 

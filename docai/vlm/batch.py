@@ -43,6 +43,11 @@ class Batch:
         return [job for job in self.jobs if job is not None]
 
     @property
+    def full(self) -> bool:
+        """Whether nobody can join any more."""
+        return bool(self._steady and self.jobs) and None not in self.jobs
+
+    @property
     def nbytes(self) -> int:
         return sum(int(a.nbytes) for cache in (self._caches or self._own) for a in cache.state)
 

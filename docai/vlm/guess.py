@@ -59,8 +59,8 @@ class Guesser:
 class GuessingBatch(Batch):
     """A batch whose steps check up to `most` guesses of each job. The tokens of all jobs are known on the host."""
 
-    def __init__(self, network: Network, most: int, steady: int = 0) -> None:
-        super().__init__(network, steady)
+    def __init__(self, network: Network, most: int) -> None:
+        super().__init__(network)
         self._most = most
         self._guessers: dict[int, Guesser] = {}  # by the jobs' numbers
         self._checked: tuple[list[list[int]], mx.array] | None = None

@@ -13,7 +13,7 @@ from docai.nn.cache import Cache, FullCache, RotatingCache
 from docai.nn.latent_cache import LatentCache, RotatingLatentCache
 from docai.nn.mla import LatentSpec
 from docai.nn.rope import LongScaling
-from docai.nn.rounding import Rounding
+from docai.nn.rounding import SMALLEST_GROUP, Rounding
 from docai.vlm.connector import ImageFeatures
 from docai.vlm.features import Key
 from docai.vlm.generate import Request
@@ -143,8 +143,10 @@ def new_caches(network: Network, options: GenerationOptions) -> list[Cache]:
         return caches if window is None else [_rotating(cache, window) for cache in caches]
     layers = [layer.attention for layer in network.spec.decoder.layers]
     heads = {size for layer in layers if not layer.state_size for size in _rounded_sizes(layer)}
-    if any(head % 32 for head in heads):
-        raise UsageError(f"kv_bits: this model has heads of {min(heads)} numbers, and only groups of 32 can be rounded")
+    if odd := sorted(head for head in heads if head % SMALLEST_GROUP):
+        raise UsageError(
+            f"kv_bits: this model has heads of {odd[0]} numbers, and only groups of {SMALLEST_GROUP} can be rounded"
+        )
     rounding = Rounding(options.kv_bits, options.kv_value_bits or options.kv_bits, options.kv_group)
     return network.caches(rounding=rounding, dense_last=options.kv_dense_last)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
@@ -11,6 +12,7 @@ from functools import partial
 import mlx.core as mx
 
 from docai.checkpoint.backend import on_gpu, total_memory
+from docai.nn.batch import alike_rows
 from docai.vlm.admission import Budget, Queue
 from docai.vlm.batch import Batch
 from docai.vlm.boxes import BoxBatch
@@ -32,9 +34,9 @@ class EngineLimits:
 
     `memory`: bytes beside the weights, of which a quarter at most is for the prefix cache; None is nine tenths of what
     there is. `rows`: requests that run at once (None: 32 on a GPU, 8 on a CPU); `waiting`: those that may wait.
-    `steady`: what a request gets is the same to the bit whatever runs beside it: a step is always computed for `rows`
-    requests, free places included, and attention for each by itself. `together`: short prompts are read in one pass,
-    where no prefix cache is kept (None: on a GPU; on a CPU it gains nothing).
+    `steady`: what a request gets is the same to the bit whatever runs beside it: a step is always computed for as many
+    requests, free places included, and attention for each by itself (see `docai.nn.batch.alike_rows`). `together`:
+    short prompts are read in one pass, where no prefix cache is kept (None: on a GPU; on a CPU it gains nothing).
     """
 
     rows: int | None = None
@@ -53,7 +55,8 @@ class Scheduler:
 
     def __init__(self, runtime: Runtime, store: BlockStore, limits: EngineLimits) -> None:
         self._runtime, self._store = runtime, store
-        self.rows, self._steady = limits.most_rows, limits.steady
+        self.rows = limits.most_rows
+        self._steady = alike_rows(self.rows) if limits.steady else 0  # places of each batch
         together = on_gpu() if limits.together is None else limits.together
         self._together = together and not (limits.steady or store.on)
         self._step = 2048 if on_gpu() else 512  # tokens of prompts that are read beside a step of the batches
@@ -63,7 +66,7 @@ class Scheduler:
         store.keep_within(max(0, memory) // 4)  # the rest is for those who run
         if runtime.features is not None:
             runtime.features.most_bytes = min(runtime.features.most_bytes, max(0, memory) // 8)
-        self.budget = Budget(runtime, memory, self._step, store)
+        self.budget = Budget(runtime, memory, self._step, store, self._steady)
         self.queue = Queue(limits.waiting)
         self._reading: deque[Job] = deque()
         self._read: list[tuple[Job, Chosen]] = []  # they join with the end of the tick
@@ -213,16 +216,26 @@ class Scheduler:
 
     def _join(self) -> None:
         for job, first in self._read:
-            batch = self._batches.get(job.kind) or self._batch(job)
-            self._batches[job.kind] = batch
+            kind = self._kind(job)
+            batch = self._batches.get(kind) or self._batch(job)
+            self._batches[kind] = batch
             self._guarded(batch, partial(batch.join, job, first), [job])
         self._read.clear()
 
+    def _kind(self, job: Job) -> Hashable:
+        """What has to be equal for jobs to share a batch. Steady ones do not grow: there may be several of a kind."""
+        if not self._steady:
+            return job.kind
+        if job.guess:  # a step is as long as the guesses of all have it
+            return job.kind, job.number
+        numbered = ((job.kind, number) for number in itertools.count())
+        return next(kind for kind in numbered if (batch := self._batches.get(kind)) is None or not batch.full)
+
     def _batch(self, job: Job) -> Batch:
-        network, steady = self._runtime.network, self.rows if self._steady else 0
+        network = self._runtime.network
         if job.boxes:
             return BoxBatch(network, job.boxes)
-        return GuessingBatch(network, job.guess, steady) if job.guess else Batch(network, steady)
+        return GuessingBatch(network, job.guess) if job.guess else Batch(network, self._steady)
 
     def _take(self, batch: Batch) -> None:
         self._leave(batch, batch.take())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import stat
 import threading
 import time
 import weakref
@@ -32,7 +33,9 @@ PENDING = 1 << 30  # bytes that may wait to be written; what comes beyond that i
 _SUFFIX, _PART = ".safetensors", ".part"
 _STALE = 3600  # seconds
 _READERS = 4  # files that are read at once
-_NOT_A_BLOCK = (OSError, ValueError, KeyError, TypeError, AttributeError)  # what reading a damaged file raises
+_SHARE = 16  # of the cap: after so much has been written, the folder is looked through for what others have written
+# What reading a damaged file raises, or one that somebody has made up.
+_NOT_A_BLOCK = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError)
 Written = tuple[str, Block, dict[str, Named]]
 
 
@@ -94,7 +97,10 @@ class DiskShelf:
 
 
 class _Files:
-    """What is in the folder and what is on its way there. The engine's thread and the writer's share it."""
+    """What is in the folder and what is on its way there. The engine's thread and the writer's share it.
+
+    So may other processes: what they have written is noticed now and then, and counts.
+    """
 
     def __init__(self, folder: Path, layout: str, cap: int) -> None:
         self._folder, self._layout, self._cap = folder, layout, cap
@@ -106,6 +112,7 @@ class _Files:
             raise OutputError(f"{folder}: expected a folder for blocks of prompts: {error.strerror}") from error
         self._counts = {"disk_writes": 0, "disk_write_failures": 0, "disk_evictions": 0, "disk_rejects": 0}
         self._pending = 0
+        self._unseen = 0  # bytes written since the folder was looked through
         self._lock = threading.Lock()
         self._make_room()
 
@@ -154,6 +161,9 @@ class _Files:
                 beside.unlink()
         else:
             self._settle("disk_writes", block, {key: size})
+            self._unseen += size
+        if self._unseen > self._cap // _SHARE:
+            self._look()
         self._make_room()
 
     def clear(self) -> None:
@@ -161,6 +171,13 @@ class _Files:
             keys = list(self._sizes)
         for key in keys:
             self._forget(key, "disk_evictions")
+
+    def _look(self) -> None:
+        """Look through the folder anew. (Only the writer adds files, and it is the writer that does this.)"""
+        with contextlib.suppress(OSError):
+            found = _found(self._folder)
+            with self._lock:
+                self._sizes, self._unseen = found, 0
 
     def _make_room(self) -> None:
         while (oldest := self._surplus()) is not None:
@@ -240,9 +257,9 @@ def _found(folder: Path) -> OrderedDict[str, int]:
     """The files of a folder with their sizes, those used last at the end; what is long half written is deleted."""
     found: list[tuple[int, str, int]] = []
     for path in folder.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # another process has deleted it meanwhile
+        with contextlib.suppress(OSError):  # another process has deleted it meanwhile, or it is not ours to delete
             state = path.stat()
-            if path.suffix == _SUFFIX:
+            if path.suffix == _SUFFIX and stat.S_ISREG(state.st_mode):  # a pipe would never be read to its end
                 found.append((state.st_mtime_ns, path.stem, state.st_size))
             elif path.suffix == _PART and state.st_mtime < time.time() - _STALE:  # a younger one may be being written
                 path.unlink()
