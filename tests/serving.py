@@ -17,19 +17,18 @@ from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from PIL import Image, ImageDraw
 
 from docai.serve.app import make_app
 from docai.serve.desk import Desk
 from docai.serve.options import ServeOptions
-from docai.serve.run import config_of, listen
+from docai.serve.run import Server, config_of, listen
 
 
 class Served:
     """A running server."""
 
-    def __init__(self, port: int, desk: Desk, server: uvicorn.Server, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, port: int, desk: Desk, server: Server, loop: asyncio.AbstractEventLoop) -> None:
         self.port, self.desk, self.server, self.loop = port, desk, server, loop
 
     @property
@@ -112,7 +111,7 @@ def served(state: Path, **options: Any) -> Iterator[Served]:
     chosen = ServeOptions(**{"port": 0, "state": str(state), "grace": 1.0, **options})
     listening = listen(chosen)
     app = make_app(chosen)
-    server = uvicorn.Server(config_of(app, chosen))
+    server = Server(config_of(app, chosen))
     loops: list[asyncio.AbstractEventLoop] = []
     began = threading.Event()
 

@@ -16,6 +16,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from docai.ocr.ppocr import PPOCR
 from docai.render.document import Source
 from docai.render.worker import shared_worker
 from docai.serve import front
+from docai.serve import models as serve_models
 from docai.serve.errors import ApiError
 from docai.serve.room import Room
 from tests.conftest import make_pdf
@@ -285,6 +287,41 @@ def test_a_crowd(
     assert len(desk._tasks) < 8
     assert left_over(server) == set()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_who_waits_for_news_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    """Neither for `grace` seconds nor until it would have been told again that there is none."""
+    with served(tmp_path / "state", grace=60.0) as server:
+        job = server.desk.store.add_job("", "a.pdf", {}, b"x")  # nobody does it
+        connection = server.connection()
+        connection.request("GET", f"/v1/jobs/{job.id}/events")
+        events = connection.getresponse()
+        began = time.monotonic()
+    assert time.monotonic() - began < 10
+    with contextlib.closing(connection), events:
+        assert events.read() == b""
+
+
+def test_a_model_that_is_being_loaded_at_the_end(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is loaded, and ended like others; who asked for it is told."""
+    begun, over, loaded = threading.Event(), threading.Event(), list[Any]()
+    loads = serve_models.load
+
+    def slowly(*given: Any, **how: Any) -> Any:
+        begun.set()
+        assert over.wait(30)
+        loaded.append(loads(*given, **how))
+        return loaded[0]
+
+    monkeypatch.setattr(serve_models, "load", slowly)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        with served(tmp_path / "state", model=[str(models / "sees")], grace=0.0) as server:
+            answer = pool.submit(server.ask, "POST", "/v1/chat/completions", SHORT)
+            assert begun.wait(30)
+            threading.Timer(1.0, over.set).start()
+        assert loaded[0].engine.closed
+        with contextlib.suppress(OSError, HTTPException):  # the connection may have been closed
+            assert answer.result(30)[0].status >= 500
 
 
 def test_models_that_answer_one_by_one_have_as_long_a_queue(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ ARTICLE = SAMPLES / "article.pdf"
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("models")
     tiny_qwen2_vl(folder / "sees")
-    with served(folder / "state", model=[str(folder / "sees")]) as running:
+    with served(folder / "state", model=[str(folder / "sees")], max_tokens=300) as running:
         yield running
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import random
 import socket
@@ -14,6 +15,8 @@ from typing import Any
 import pytest
 
 pytest.importorskip("mlx.core")
+
+from PIL import Image
 
 from docai.serve import front, run
 from docai.serve.options import ServeOptions
@@ -40,6 +43,22 @@ def test_a_body_that_is_too_large_is_not_read(server: Served) -> None:
     chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
     assert b" 413 " in raw(server, head("/v1/chat/completions", transfer_encoding="chunked") + chunk * 18)
     assert b" 400 " in raw(server, head("/v1/chat/completions", content_length="x"))
+
+
+def test_what_a_request_names_counts_like_its_body(server: Served) -> None:
+    """However often: one file of 0.6 MB may be named where 1 MB is allowed, two may not."""
+    noise = Image.frombytes("RGB", (450, 450), random.Random(1).randbytes(450 * 450 * 3))
+    made = io.BytesIO()
+    noise.save(made, "PNG")
+    edge = b'--x\r\ncontent-disposition: form-data; name="file"; filename="a.png"\r\n\r\n'
+    body = edge + made.getvalue() + b"\r\n--x--\r\n"
+    number = server.json("POST", "/v1/files", body, headers={"content-type": "multipart/form-data; boundary=x"})["id"]
+    part = {"type": "file", "file": {"file_id": number}}
+    for count, status in ((1, 200), (2, 413)):
+        asked = {**SHORT, "messages": [{"role": "user", "content": [part] * count}]}
+        response, data = server.ask("POST", "/v1/chat/completions", asked)
+        assert response.status == status, data
+    assert json.loads(data)["error"]["code"] == "too_large"
 
 
 def test_slow_clients(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:

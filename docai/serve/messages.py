@@ -41,6 +41,7 @@ class Reader:
     def __init__(self, media: Media, options: ServeOptions, owner: str) -> None:
         self._media, self._options, self._owner = media, options, owner
         self._talk = Conversation()
+        self._left = options.max_body  # bytes that may still be named: what a request names counts like its body
 
     def read(self, messages: Sequence[Message]) -> Conversation:
         """Raises ApiError, naming the part that is wrong."""
@@ -86,10 +87,10 @@ class Reader:
         said = part.get("image_url")
         url = said.get("url") if isinstance(said, dict) else said
         if isinstance(part.get("file_id"), str) and url is None:
-            return self._media.file(part["file_id"], self._owner, place)
+            return self._uploaded(part["file_id"], place)
         if not isinstance(url, str):
             raise _wrong(place, 'expected {"image_url": {"url": ...}}')
-        return self._media.get(url, place)
+        return self._got(url, place)
 
     def _video(self, part: dict[str, Any], place: str) -> list[dict[str, Any]]:
         """A video, of which so many frames a second are looked at. How many are shown is the model's matter."""
@@ -103,7 +104,7 @@ class Reader:
         if not isinstance(rate, int | float) or isinstance(rate, bool) or not 0.001 <= rate <= 1000:
             raise _wrong(place, "fps: expected a number of frames a second")
         self._check_room(1, place)
-        content = self._media.get(url, place)
+        content = self._got(url, place)
         file = InputFile(None, None, content.name, content.data)
         try:
             if not is_movie(file):
@@ -127,7 +128,7 @@ class Reader:
         if any(isinstance(medium, Sound) for medium in self._talk.media):
             raise _wrong(place, "expected one audio clip in a request; this is the second")
         whole = given if name == "url" or given[:5].lower() == "data:" else f"data:;base64,{given}"
-        content = self._media.get(whole, place)
+        content = self._got(whole, place)
         sound = sound_of(InputFile(None, None, place, content.data), limits=self._options.limits)
         self._talk.media.append(sound)
         self._talk.sources.append(sound)
@@ -138,12 +139,12 @@ class Reader:
         assert isinstance(said, dict)
         data, number, url = (said.get(name) for name in ("file_data", "file_id", "file_url"))
         if isinstance(number, str):
-            content = self._media.file(number, self._owner, place)
+            content = self._uploaded(number, place)
         elif isinstance(data, str):
             whole = data if data[:5].lower() == "data:" else f"data:;base64,{data}"
-            content = self._media.get(whole, place)
+            content = self._got(whole, place)
         elif isinstance(url, str):
-            content = self._media.get(url, place)
+            content = self._got(url, place)
         else:
             raise _wrong(place, "expected a file with file_data, file_id or file_url")
         name, pages = said.get("filename"), said.get("pages")
@@ -151,6 +152,19 @@ class Reader:
             raise _wrong(place, "pages: expected a text such as 1-3,7")
         named = Content(name[:200], content.data) if isinstance(name, str) and name else content
         return self._pictures(named, place, pages)
+
+    def _got(self, named: str, place: str) -> Content:
+        return self._counted(self._media.get(named, place), place)
+
+    def _uploaded(self, number: str, place: str) -> Content:
+        return self._counted(self._media.file(number, self._owner, place), place)
+
+    def _counted(self, content: Content, place: str) -> Content:
+        self._left -= len(content.data)
+        if self._left < 0:
+            told = f"what the request names is larger than the {self._options.max_body} bytes allowed (--max-body)"
+            raise ApiError(413, told, code="too_large", param=place)
+        return content
 
     def _check_room(self, more: int, place: str) -> None:
         """Raise ApiError 413 where there would be too many pictures, of which a video is at least one."""

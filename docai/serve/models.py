@@ -89,6 +89,7 @@ class Models:
         self._options, self._lane, self._hands = options, lane, hands
         self.offered = {name_of(source): Offered(name_of(source), source, options) for source in options.model or ()}
         self._room = asyncio.Lock()
+        self._closing = False
 
     def find(self, name: str | None) -> Offered:
         """The model of that name; without one, the first. Raises ApiError 404."""
@@ -138,6 +139,8 @@ class Models:
 
     async def _load(self, offered: Offered) -> None:
         async with self._room:
+            if self._closing:
+                raise busy("the server is being stopped")
             await self._make_room(offered.source)
             started = time.monotonic()
             try:
@@ -231,7 +234,10 @@ class Models:
                     pass
 
     async def close(self) -> None:
-        """End all answers."""
+        """End all answers. A model that is just being loaded is waited for: its threads have to end like others'."""
+        self._closing = True
+        loading = [one.loading for one in self.offered.values() if one.loading is not None]
+        await asyncio.gather(*loading, return_exceptions=True)
         for one in self.loaded:
             engine, one.engine, one.model = one.engine, None, None
             if engine is not None:

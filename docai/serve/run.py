@@ -7,7 +7,6 @@ import logging
 import socket
 import sys
 from datetime import UTC, datetime
-from types import FrameType
 
 import h11
 import uvicorn
@@ -64,10 +63,11 @@ class Protocol(H11Protocol):
 class Server(uvicorn.Server):
     """Tells the application when it is asked to stop, so that what waits for it can end."""
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        app = self.config.app
-        app.state.desk.closing = True  # type: ignore[union-attr]
-        super().handle_exit(sig, frame)
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        desk = self.config.app.state.desk  # type: ignore[union-attr]
+        desk.closing = True
+        desk.bells.ring_all()
+        await super().shutdown(sockets)
 
 
 def serve(options: ServeOptions, *, quiet: bool = False, verbose: int = 0) -> int:
