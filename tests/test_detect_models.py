@@ -15,7 +15,8 @@ from docai import detect, ocr
 from docai.cli import app
 from docai.errors import ExitCode, InputError, UsageError
 from docai.export.detections import COLUMNS, as_coco, as_csv
-from docai.layout.detections import PageDetections, detections_json, read_detections
+from docai.layout.detections import PageDetections, detections_json
+from docai.layout.given import read_detections
 from docai.layout.learned import LearnedDetector
 from docai.render.document import open_document
 from docai.tasks.detect import detect_pages, label_thresholds

@@ -8,15 +8,9 @@ from typing import Any
 import pytest
 
 from docai.errors import InputError, UsageError
-from docai.layout.detections import (
-    MOST_BYTES,
-    MOST_ENTRIES,
-    PageDetections,
-    detections_json,
-    read_detections,
-    source_of,
-)
+from docai.layout.detections import PageDetections, detections_json
 from docai.layout.detector import FOREIGN_LABELS, get_detector, label_named
+from docai.layout.given import MOST_BYTES, MOST_ENTRIES, read_detections, source_of
 from docai.types import Box, Label, Line, Page, Region, Word
 from tests.layout_pages import page
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from docai.batch.runner import Row
 from docai.errors import DocaiError, InputError, UsageError
-from docai.layout.detections import MOST_BYTES, source_of
+from docai.layout.given import MOST_BYTES, source_of
 from docai.render.inputs import InputFile, expand
 from docai.tasks.ocr import Layout, layout_from, names_detector
 from docai.tasks.options import InputOptions, OcrOptions

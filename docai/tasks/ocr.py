@@ -65,7 +65,7 @@ def names_detector(layout: str) -> bool:
 
 def layout_from(data: bytes) -> Layout:
     """Detections as `docai detect` prints them, by page index. Raises InputError naming the entry that is wrong."""
-    from docai.layout.detections import read_detections
+    from docai.layout.given import read_detections
 
     return {page.index: page for page in read_detections(data)}
 
