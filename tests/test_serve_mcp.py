@@ -53,7 +53,7 @@ def test_a_client_on_the_command_line(tmp_path: Path, tiny_pdf: bytes) -> None:
 
 def test_the_tools(settled: Settled, tmp_path: Path) -> None:
     path = str(tmp_path / "a.pdf")
-    text, wrong = call(settled, "parse", path=path)
+    text, wrong = call(settled, "parse", path="a.pdf")  # below the root
     assert not wrong
     assert len(json.loads(text)["pages"]) == 2
     text, wrong = call(settled, "detect", path=path, pages="1")

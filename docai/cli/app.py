@@ -292,7 +292,9 @@ def _run(words: list[str]) -> int:
 
 
 def _interrupted(words: list[str]) -> int:
-    return _tell(None, "interrupted; a run into a folder goes on from here", ExitCode.INTERRUPTED, words)
+    into = any(word.startswith(("-o", "--output")) for word in words)
+    message = "interrupted; the same command goes on from here" if into else "interrupted"
+    return _tell(None, message, ExitCode.INTERRUPTED, words)
 
 
 def _foreign(error: Exception, words: list[str]) -> int:

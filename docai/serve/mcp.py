@@ -59,8 +59,8 @@ class Settled:
     loaded: dict[str, Model]
 
     def path(self, named: str) -> Path:
-        """A file that may be read. Raises UsageError."""
-        path = Path(named).expanduser().resolve()
+        """A file that may be read; with a root, a relative path begins there. Raises UsageError."""
+        path = (self.root or Path()).joinpath(Path(named).expanduser()).resolve()
         if self.root is not None and not path.is_relative_to(self.root):
             raise UsageError(f"path: expected a file under {self.root}; got {named}")
         return path
