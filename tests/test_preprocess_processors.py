@@ -26,7 +26,7 @@ from docai.preprocess.native import (
 from docai.preprocess.sizes import stepped
 from docai.preprocess.sliced import SlicedImages
 from docai.preprocess.tiles import CanvasCuts
-from docai.vlm.images import cut_images, gemma_images, llava_images, siglip_images, tiled_images
+from docai.vlm.images import cut_images, gemma_images, llava_images, padded_images, siglip_images, tiled_images
 from docai.vlm.native_images import (
     block_images,
     bounded_images,
@@ -256,6 +256,16 @@ def test_locateanything_takes_pictures_smaller_than_a_block(size: tuple[int, int
     image = locate_images()({}, {})(np.zeros((*size, 3), np.uint8))
     assert image.grid is not None
     assert image.tokens == -(-size[0] // 28) * -(-size[1] // 28) == image.grid[1] * image.grid[2] // 4
+
+
+@pytest.mark.parametrize("most", [313, 500, 1000, 2000])
+@pytest.mark.parametrize("size", [(300, 400), (2000, 300), (90, 1200), (500, 500)])
+def test_tiles_of_phi_3_vision_are_as_many_as_there_may_be_tokens(size: tuple[int, int], most: int) -> None:
+    plain = padded_images()({}, {})
+    few, whole = plain.within(most)(np.zeros((*size, 3), np.uint8)), plain(np.zeros((*size, 3), np.uint8))
+    assert few.tokens <= min(most, whole.tokens)
+    assert len(few.pixels) >= 2, "a tile, and the whole picture"
+    assert plain.within(99_999) == plain
 
 
 def test_strips_that_locateanything_has_no_turns_for_are_named() -> None:

@@ -98,7 +98,7 @@ class TiledImages(OneSize):
 
 
 @dataclass(frozen=True, slots=True)
-class PaddedImages(OneSize):
+class PaddedImages:
     """In tiles that the longer side fills, white beside the shorter one; the whole of it first (Phi-3 Vision's HD)."""
 
     normalize: Normalization
@@ -116,12 +116,22 @@ class PaddedImages(OneSize):
         padded = self._padded(rgb.swapaxes(0, 1)).swapaxes(0, 1) if tall else self._padded(rgb)
         whole = interpolate(self.normalize(padded), (self.tile, self.tile), kind="bicubic")
         rows, columns = padded.shape[0] // self.tile, padded.shape[1] // self.tile
-        side = self.tile // self.patch // 2
+        side = self._side
         return ImageInput(
             np.concatenate([whole[None], self.normalize(np.stack(split_tiles(padded, self.tile)))]),
             tokens=rows * side * (columns * side + 1) + 1 + side * (side + 1),
             extra={"tiles": np.array((rows, columns))},
         )
+
+    def within(self, tokens: int) -> Self:
+        """See `ImageProcessor`: fewer tiles, but one beside the whole picture."""
+        part = self._side * (self._side + 1)  # of a tile, or the whole, that stands alone in its lines
+        return replace(self, most_cuts=max(1, min(self.most_cuts, (tokens - 1) // part - 1)))
+
+    @property
+    def _side(self) -> int:
+        """Tokens in a line of a tile: each is 2 x 2 patches."""
+        return self.tile // self.patch // 2
 
     def _padded(self, rgb: Rgb) -> Rgb:
         """A wide picture at its size, with white above and below."""
