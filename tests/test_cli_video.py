@@ -158,7 +158,7 @@ def test_python_asks_the_same(model: str, folder: Path) -> None:
 
 def test_the_budget_counts_frames_that_are_pictures(model: str, folder: Path) -> None:
     loaded = load(model)
-    loaded.family, loaded._clips = stills(loaded), None
+    loaded.family, loaded.senses.clips = stills(loaded), None
     with pytest.raises(LimitExceeded, match=r"6 frames of a.mkv and 0 images are more than the 5 images allowed"):
         docai.video("a.mkv", "What?", loaded, max_images=5)
     clip = clip_of("a.mkv")

@@ -38,7 +38,7 @@ def native(tmp_path_factory: pytest.TempPathFactory) -> Model:
 def still(tmp_path_factory: pytest.TempPathFactory) -> Model:
     """The same model, as if its family saw no videos."""
     model = open_model(str(tiny_qwen2_vl(tmp_path_factory.mktemp("model") / "still")))
-    model.family, model._clips = replace(model.family, videos=None), None
+    model.family, model.senses.clips = replace(model.family, videos=None), None
     model.name = "still"
     return model
 

@@ -19,10 +19,10 @@ from docai.vlm.clips import MediumLike, medium_of, settle
 from docai.vlm.encdec import EncDecNetwork
 from docai.vlm.encdec_generate import EncDecRequest, EncDecStream, EndPieces, Habits, in_step
 from docai.vlm.families import Family
-from docai.vlm.model import Model, as_messages, features_of
-from docai.vlm.pictures import Picture
+from docai.vlm.model import Model, as_messages
 from docai.vlm.prompt import Message
 from docai.vlm.request import Generation, GenerationOptions
+from docai.vlm.senses import Senses
 from docai.vlm.tokenizer import Tokenizer
 
 _IN_STEP = 8  # answers: on a GPU a step of several costs little more than one
@@ -46,8 +46,7 @@ class EncDecModel(Model):
     ) -> None:
         tokenizer = completed(tokenizer, family.added_tokens)
         self.name, self.network, self.family, self.tokenizer = name, network, family, tokenizer
-        self._processor, self._habits = processor, habits
-        self._features = features_of(feature_cache)
+        self.senses, self._habits = Senses(network, processor, size=feature_cache), habits
         self._pieces = EndPieces(tokenizer)
 
     @property
@@ -62,7 +61,7 @@ class EncDecModel(Model):
     @property
     def canvas(self) -> tuple[int, int] | None:
         """The size (height, width) in pixels of the canvas in whose middle it puts pictures; None without one."""
-        return self._processor.size if isinstance(self._processor, CentredImages) else None
+        return self.senses.images.size if isinstance(self.senses.images, CentredImages) else None
 
     @property
     def at_once(self) -> int:
@@ -71,7 +70,7 @@ class EncDecModel(Model):
 
     def clear(self, *, disk: bool = False) -> None:  # noqa: ARG002 - it keeps nothing there
         """Forget all features."""
-        self._features.clear()
+        self.senses.features.clear()
         mx.clear_cache()
 
     def answer(
@@ -100,8 +99,7 @@ class EncDecModel(Model):
         assert self.family.asked is not None
         asked = self.family.asked(question_in(messages), self.tokenizer)
         (picture,) = media
-        assert isinstance(picture, Picture)
-        image = self._image(picture, None)
+        image = self.senses.take(picture)
         request = EncDecRequest(image, asked.prompt, self._seed(asked), self._settled(options))
         self._check(request)
         return EncDecStream(self.network, self._pieces, request, self._habits, started)

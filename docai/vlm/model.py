@@ -10,20 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
-import numpy as np
 
 from docai.checkpoint.checkpoint import Checkpoint
 from docai.checkpoint.hub import open_checkpoint
-from docai.errors import DocaiError, InputError, UsageError
+from docai.errors import DocaiError, UsageError
 from docai.preprocess.clips import ClipProcessor
-from docai.preprocess.fixed import cutting
-from docai.preprocess.inputs import ImageInput, ImageProcessor
+from docai.preprocess.inputs import ImageProcessor
 from docai.preprocess.sounds import SoundProcessor
 from docai.vlm.ask import Setting
 from docai.vlm.audio import audio_config
 from docai.vlm.clips import (
     Clip,
-    Medium,
     MediumLike,
     Sample,
     in_turn,
@@ -33,20 +30,19 @@ from docai.vlm.clips import (
     settle,
     with_sound,
 )
-from docai.vlm.connector import ImageFeatures
 from docai.vlm.engine import Engine
 from docai.vlm.families import Family
-from docai.vlm.features import CacheCounts, FeatureCache, Key
-from docai.vlm.generate import Request, RequestImage, Runtime
+from docai.vlm.features import CacheCounts
+from docai.vlm.generate import Request, Runtime
 from docai.vlm.loading import load_network, resolve
 from docai.vlm.many import in_order
 from docai.vlm.network import Network
-from docai.vlm.pictures import Picture
 from docai.vlm.prefix import BlockStore
 from docai.vlm.prep import preprocessor_config
 from docai.vlm.prompt import Message, encode, render, share
 from docai.vlm.request import Answering, Generation, GenerationOptions
 from docai.vlm.scheduler import EngineLimits
+from docai.vlm.senses import Senses
 from docai.vlm.shelf import shelf_of
 from docai.vlm.sounds import Sound, SoundLike, sound_of
 from docai.vlm.spec import ModelSpec
@@ -64,8 +60,6 @@ PREFIX_CACHE = 1024  # megabytes for what was read of prompts
 class Model:
     """Answers prompts with images. Requests share its weights and caches; nothing else of them stays here."""
 
-    _sounds: SoundProcessor | None = None
-
     def __init__(
         self,
         name: str,
@@ -81,9 +75,8 @@ class Model:
         limits: EngineLimits | None = None,
     ) -> None:
         self.name, self.network, self.family, self.tokenizer = name, network, family, tokenizer
-        self._processor, self._clips, self._sounds = processor, clips, sounds
-        self._features = features_of(feature_cache)
-        self.runtime = Runtime(network, Pieces(tokenizer), thinking_marks(tokenizer), self._features)
+        self.senses = Senses(network, processor, clips, sounds, feature_cache)
+        self.runtime = Runtime(network, Pieces(tokenizer), thinking_marks(tokenizer), self.senses.features)
         self.engine = Engine(self.runtime, store=prefixes, limits=limits)  # where its requests run
         self._vocabulary: Vocabulary | None = None
         self._told = False  # that nothing is guessed
@@ -91,12 +84,12 @@ class Model:
     @property
     def sees(self) -> bool:
         """Whether it takes images."""
-        return self._processor is not None
+        return self.senses.images is not None
 
     @property
     def hears(self) -> bool:
         """Whether it takes sounds."""
-        return self._sounds is not None
+        return self.senses.sounds is not None
 
     @property
     def context(self) -> int:
@@ -111,20 +104,20 @@ class Model:
     @property
     def feature_counts(self) -> CacheCounts:
         """Hits, misses and evictions of the feature cache."""
-        return self._features.counts
+        return self.senses.features.counts
 
     @property
     def feature_size(self) -> int:
         """How many images' features are kept."""
-        return self._features.size
+        return self.senses.features.size
 
     @feature_size.setter
     def feature_size(self, size: int) -> None:
-        self._features.size = size
+        self.senses.features.size = size
 
     def clear(self, *, disk: bool = False) -> None:
         """Forget all features and prompts; `disk`: those in `prefix_disk`, too."""
-        self._features.clear()
+        self.senses.features.clear()
         self.engine.store.clear(disk=disk)
         mx.clear_cache()
 
@@ -226,7 +219,7 @@ class Model:
         said, prompt = _thinking(options), self.family.prompt
         text = render(settled.messages, self.tokenizer, prompt, template=template, tools=tools, setting=setting, **said)
         most = options.image_tokens or share(text, seen, self.tokenizer, prompt)
-        taken = [self._medium(medium, most, crops=setting.crops) for medium in settled.media]
+        taken = [self.senses.take(medium, most, crops=setting.crops) for medium in settled.media]
         ids = encode(text, [image.input for image in taken], self.tokenizer, self.family.prompt)
         ngram = options.no_repeat_ngram or self.family.no_repeat_ngram
         return Request(ids, taken, replace(options, no_repeat_ngram=ngram), self._grammar(options))
@@ -242,7 +235,7 @@ class Model:
         prompt = self.family.prompt
         if setting.pages and not prompt.pages:
             raise UsageError(f"multi_page: {self.name} reads no images as the pages of one text; GOT-OCR does")
-        if setting.crops and (self._processor is None or cutting(self._processor) is None):
+        if setting.crops and not self.senses.cuts:
             raise UsageError(f"crop_to_patches: {self.name} cuts no image into crops; GOT-OCR does")
         if prompt.most_images is not None and images > prompt.most_images and not setting.pages:
             more = "; --multi-page reads several as the pages of one text" if prompt.pages else ""
@@ -250,74 +243,12 @@ class Model:
 
     def check_sound(self, sound: Sound) -> None:
         """Raise LimitExceeded for a sound that says that it is longer than this model hears."""
-        if self._sounds is not None:
-            sound.check(self._sounds.rate, self._sounds.most)
+        if self.senses.sounds is not None:
+            sound.check(self.senses.sounds.rate, self.senses.sounds.most)
 
     def sample(self, clip: Clip) -> Sample:
         """The frames that this model sees of a clip."""
-        return clip.sample() if self._clips is None else clip.sample(self._clips.least_frames)
-
-    def _medium(self, medium: Medium, most: int | None, *, crops: bool) -> RequestImage:
-        if isinstance(medium, Sound):
-            return self._sound(medium)
-        return self._clip(medium, most) if isinstance(medium, Clip) else self._image(medium, most, crops=crops)
-
-    def _sound(self, sound: Sound) -> RequestImage:
-        """The sound of a request: what the cache has of it, or what the processor makes of it."""
-        assert self._sounds is not None
-        known = self._features.get(sound.key)
-        if known is not None:
-            heard, features = known
-            return RequestImage(sound.key, heard, lambda: features, cached=True)
-        samples = sound.samples(self._sounds.rate, self._sounds.most)
-        try:
-            return self._to_encode(sound.key, self._sounds(samples))
-        except InputError as error:
-            raise InputError(f"{sound.name}: {error}") from error
-
-    def _clip(self, clip: Clip, most: int | None) -> RequestImage:
-        """A clip of a request, by the digest of its frames: what the cache has of it, or what the processor makes."""
-        assert self._clips is not None
-        sample = self.sample(clip)
-        processor = self._clips if most is None else self._clips.within(most)
-        taken: ImageInput | None = None
-        if clip.key(sample) is None:  # decoding it tells what it shows
-            taken = processor(clip.frames(sample), sample.times, sample.seconds)
-        key = (clip.key(sample), most)
-        known = self._features.get(key)
-        if known is not None:
-            seen, features = known
-            return RequestImage(key, seen, lambda: features, cached=True)
-        taken = taken or processor(clip.frames(sample), sample.times, sample.seconds)
-        return self._to_encode(key, taken)
-
-    def _image(self, picture: Picture, most: int | None, *, crops: bool = False) -> RequestImage:
-        """A picture of a request: what the cache has of it, or what the processor makes of it."""
-        assert self._processor is not None
-        processor = (cutting(self._processor) or self._processor) if crops else self._processor
-        processor = processor if most is None else processor.within(most)
-        key = (picture.key, repr(processor))
-        known = self._features.get(key)
-        if known is not None:
-            seen, features = known
-            return RequestImage(key, seen, lambda: features, cached=True)
-        taken = processor(picture.load())
-        return self._to_encode(key, taken)
-
-    def _to_encode(self, key: Key, taken: ImageInput) -> RequestImage:
-        """An image that is still to be encoded, after which the cache has it."""
-
-        def keep(features: ImageFeatures) -> None:
-            shape_only = np.broadcast_to(np.float32(0), taken.pixels.shape)  # takes no memory
-            self._features.put(key, (replace(taken, pixels=shape_only), features))
-
-        def encoded() -> ImageFeatures:
-            (features,) = self.network.encode([taken])
-            mx.eval(features.rows, *features.deepstack)
-            keep(features)
-            return features
-
-        return RequestImage(key, taken, encoded, keep=keep)
+        return self.senses.sample(clip)
 
     def _grammar(self, options: GenerationOptions) -> Grammar | None:
         schema = options.schema()
@@ -326,15 +257,6 @@ class Model:
         if self._vocabulary is None:
             self._vocabulary = Vocabulary(self.tokenizer)
         return Grammar(self._vocabulary, schema)
-
-
-def features_of(size: int) -> FeatureCache[tuple[ImageInput, ImageFeatures]]:
-    """A cache for what was made of so many images."""
-
-    def weigh(kept: tuple[ImageInput, ImageFeatures]) -> int:
-        return sum(int(array.nbytes) for array in (kept[1].rows, *kept[1].deepstack))
-
-    return FeatureCache(size, weigh=weigh)
 
 
 def as_messages(prompt: str | Sequence[Message], images: int) -> Sequence[Message]:
