@@ -85,6 +85,7 @@ def test_a_locked_document(server: Served, locked_pdf: tuple[bytes, str]) -> Non
         ("/v1/parse", {"document": 3}, 422),
         ("/v1/parse", {"document": {"file_id": "file-0"}}, 404),
         ("/v1/parse", {"document": "{pdf}", "format": "docx"}, 422),
+        ("/v1/parse", {"document": "{pdf}", "fromat": "text"}, 422),
         ("/v1/parse", {"document": "{pdf}", "pages": "7"}, 400),
         ("/v1/parse", {"document": "{pdf}", "model": "/etc"}, 404),
         ("/v1/parse", {"document": "{pdf}", "layout": "/etc/passwd"}, 404),
@@ -189,7 +190,7 @@ def many_pages(count: int) -> bytes:
 
 
 def wait_for(server: Served, number: str, status: str = "done") -> dict[str, Any]:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while (job := server.json("GET", f"/v1/jobs/{number}"))["status"] in ("queued", "running"):
         assert time.monotonic() < deadline, job
         time.sleep(0.02)

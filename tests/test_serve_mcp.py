@@ -79,6 +79,7 @@ def test_tools_of_a_model(settled: Settled, tmp_path: Path) -> None:
         ("ocr", {"path": "{root}/a.pdf", "pages": "9"}, "last page"),
         ("caption", {"path": "{root}/a.pdf"}, "needs a model"),
         ("detect", {"path": "{root}/a.pdf", "labels": "unicorn"}, "labels"),
+        ("detect", {"path": "{root}/a.pdf", "page": "1"}, "page: there is no such field; near it: pages"),
     ],
 )
 def test_what_goes_wrong_is_told(

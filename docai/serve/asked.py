@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from difflib import get_close_matches
 from typing import Any, TypeVar, get_type_hints
 
 import orjson
 from fastapi import Request
-from pydantic import BaseModel, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from starlette.datastructures import FormData
 
 from docai.errors import UsageError
@@ -32,6 +33,12 @@ OURS = frozenset(
 )  # fmt: skip
 
 
+class Own(Said):
+    """A request of our own interface: a name that it does not have is a mistake, which should not pass unseen."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
 def model_for(name: str, *classes: type, leave: Iterable[str] = (), **more: Any) -> Any:
     """The fields of option classes as the body of a request, without `OURS` and those to `leave`."""
     left = OURS | set(leave)
@@ -41,7 +48,7 @@ def model_for(name: str, *classes: type, leave: Iterable[str] = (), **more: Any)
         for field in fields(cls)
         if field.name not in left
     }
-    return create_model(name, __base__=Said, **{**declared, **more})
+    return create_model(name, __base__=Own, **{**declared, **more})
 
 
 def options_for(cls: type[T], asked: BaseModel, **ours: Any) -> T:
@@ -88,9 +95,18 @@ def validated(kind: type[B], said: Any) -> B:
     try:
         return kind.model_validate(said)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or None
-        raise ApiError(422, f"{place or 'body'}: {first['msg']}", code="invalid_value", param=place) from None
+        place, said_of_it = wrong_in(error, kind)
+        raise ApiError(422, f"{place or 'body'}: {said_of_it}", code="invalid_value", param=place) from None
+
+
+def wrong_in(error: ValidationError, kind: type[BaseModel]) -> tuple[str | None, str]:
+    """The field that the first error is about, and what is wrong with it."""
+    first = error.errors()[0]
+    place = ".".join(map(str, first["loc"])) or None
+    if first["type"] != "extra_forbidden" or place is None:
+        return place, first["msg"]
+    near = get_close_matches(place, kind.model_fields, n=3)
+    return place[:100], f"there is no such field; near it: {', '.join(near)}" if near else "there is no such field"
 
 
 async def content_of(request: Request, document: Any, file: Content | None) -> Content:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from docai.errors import DocaiError, UsageError
 from docai.export.json import dumps
-from docai.serve.asked import model_for, options_for
+from docai.serve.asked import model_for, options_for, wrong_in
 from docai.serve.errors import ApiError
 from docai.tasks.options import (
     CaptionOptions,
@@ -205,8 +205,8 @@ class Mcp:
             asked = tool.takes.model_validate(said.get("arguments") or {})
             text, wrong = tool.run(asked, self._settled)[:_MOST_TEXT], False
         except ValidationError as error:
-            first = error.errors()[0]
-            text, wrong = f"{'.'.join(map(str, first['loc']))}: {first['msg']}", True
+            place, said_of_it = wrong_in(error, tool.takes)
+            text, wrong = f"{place or 'arguments'}: {said_of_it}", True
         except (DocaiError, ApiError) as error:
             text, wrong = error.message if isinstance(error, ApiError) else str(error), True
         except Exception as error:  # the border of the program
