@@ -274,11 +274,13 @@ def measure_prefix(side: str, folder: Path, _: dict[str, Any], options: argparse
 
 def measure_kv(side: str, folder: Path, _: dict[str, Any], options: argparse.Namespace) -> None:
     """The bytes of a request's caches; `side` is the number of bits, 0 for none."""
-    docai = Docai(folder)
-    caches = docai.network.caches(bits=int(side) or None)
+    from docai.nn.rounding import Rounding
+
+    docai, bits = Docai(folder), int(side)
+    caches = docai.network.caches(rounding=Rounding(bits, bits) if bits else None)
     prompt = docai.network.prompt([(7 * i) % 1000 + 10 for i in range(options.prompt)])
     docai.network.prefill(prompt, caches)
-    put(bits=int(side) or "dense", tokens=options.prompt, bytes=sum(a.nbytes for c in caches for a in c.state))
+    put(bits=bits or "dense", tokens=options.prompt, bytes=sum(a.nbytes for c in caches for a in c.state))
 
 
 def measure_guess(side: str, folder: Path, _: dict[str, Any], options: argparse.Namespace) -> None:
@@ -321,18 +323,20 @@ def run(what: str, name: str, folder: Path, options: argparse.Namespace) -> None
 
 def _lines(command: list[str], limit: float) -> Iterator[dict[str, Any]]:
     """What a side prints, until it ends or its time is over."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
-        clock = threading.Timer(limit, running.kill)
-        clock.start()
-        assert running.stdout is not None
-        assert running.stderr is not None
-        yield from map(json.loads, running.stdout)
-        said = running.stderr.read()
+    side = command[command.index("--side") + 1]
+    start = time.monotonic()
+    with tempfile.TemporaryFile("w+") as errors:  # a pipe that nobody reads would hold it up
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as running:
+            clock = threading.Timer(limit, running.kill)
+            clock.start()
+            assert running.stdout is not None
+            yield from map(json.loads, running.stdout)
         clock.cancel()
-    if running.returncode == -signal.SIGKILL:
-        put(side=command[command.index("--side") + 1], stopped_after_s=limit)
-    elif running.returncode:
-        put(side=command[command.index("--side") + 1], failed=said[-500:])
+        if running.returncode == -signal.SIGKILL and time.monotonic() - start >= limit:
+            put(side=side, stopped_after_s=limit)
+        elif running.returncode:
+            errors.seek(0)
+            put(side=side, failed=errors.read()[-500:] or f"exit code {running.returncode}")
 
 
 def _ratios(found: list[dict[str, Any]]) -> dict[str, float]:

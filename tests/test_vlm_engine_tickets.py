@@ -35,16 +35,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_cancelling_ends_one_and_no_other(llama: Texts) -> None:
-    tickets = [llama.engine.submit(llama.request("Hello", max_tokens=600)) for _ in range(3)]
+    tickets = [llama.engine.submit(llama.request("Hello", max_tokens=most)) for most in (100, 3000, 100)]
     for ticket in tickets[:2]:
         next(ticket)
     tickets[1].close()
     assert tickets[1].over
     assert tickets[1].result.finish_reason == "cancelled"
-    assert 0 < len(tickets[1].result.tokens) < 600
+    assert 0 < len(tickets[1].result.tokens) < 3000
     rest = tickets[0].whole(), tickets[2].whole()
     assert rest[0].tokens == rest[1].tokens
-    assert len(rest[0].tokens) == 600
+    assert len(rest[0].tokens) == 100
 
 
 def test_a_ticket_that_is_let_go_of_cancels(llama: Texts) -> None:

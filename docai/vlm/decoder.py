@@ -148,14 +148,11 @@ class Decoder(nn.Module):
             layer.attn.fuse()
             layer.mlp.fuse()
 
-    def caches(
-        self, *, bits: int | None = None, rounding: Rounding | None = None, dense_last: bool = False
-    ) -> list[Cache]:
+    def caches(self, *, rounding: Rounding | None = None, dense_last: bool = False) -> list[Cache]:
         """Empty caches for one request, one for each layer that has keys and values of its own.
 
-        `rounding`, or `bits` for short, is for layers that see everything, `dense_last` leaves the last of those out.
+        `rounding` is for layers that see everything, `dense_last` leaves the last of those out.
         """
-        rounding = Rounding(bits, bits) if bits else rounding
         layers = self._spec.keeping
         whole = [number for number, layer in enumerate(layers) if not (layer.window or layer.state_size)]
         dense = whole[-1:] if dense_last else []

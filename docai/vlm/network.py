@@ -175,11 +175,9 @@ class Network(nn.Module):
             numbers[block.start : block.stop] = number
         return mx.array(numbers[None]) if blocks else None
 
-    def caches(
-        self, *, bits: int | None = None, rounding: Rounding | None = None, dense_last: bool = False
-    ) -> list[Cache]:
+    def caches(self, *, rounding: Rounding | None = None, dense_last: bool = False) -> list[Cache]:
         """Empty caches for one request; see `Decoder.caches`."""
-        return self.decoder.caches(bits=bits, rounding=rounding, dense_last=dense_last)
+        return self.decoder.caches(rounding=rounding, dense_last=dense_last)
 
     def prefill(self, prompt: Prompt, caches: Sequence[Cache], *, last: bool = False) -> mx.array:
         """Take in a prompt, or a part of one: hidden states (1, L, D); `last` as in `Decoder.__call__`."""
