@@ -288,6 +288,26 @@ def test_answers_that_are_asked_for_again_are_not_written_twice(
     assert [e["exit_code"] for e in events if e["event"] == "done"] == [ExitCode.INPUT, 0, 0]
 
 
+def test_it_is_told_that_answers_grow(model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the first one is whole, which may take an hour; but not with every piece of them."""
+    now = 0.0
+
+    def ask(questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
+        nonlocal now
+        for n, question in enumerate(questions):
+            for _ in range(50):
+                now += 0.1
+                question.heard()
+            yield n, model._answer(question)
+
+    monkeypatch.setattr(model, "ask", ask)
+    monkeypatch.setattr(together_worker, "time", SimpleNamespace(monotonic=lambda: now))
+    events: list[dict[str, Any]] = []
+    read_together(jobs(tmp_path, [picture(tmp_path / "in" / f"{n}.png", 60 + n) for n in range(2)]), events.append)
+    kinds = [e["event"] for e in events]
+    assert 8 <= kinds.index("page") == kinds.count("looking") <= 10
+
+
 def test_outputs_that_cannot_be_written_cost_their_file(model: Model, tmp_path: Path) -> None:
     files = [picture(tmp_path / "in" / f"{n}.png", 60 + n) for n in range(3)]
     (tmp_path / "out" / "1.txt" / "x").mkdir(parents=True)

@@ -24,7 +24,7 @@ from docai.nn.golden import Golden, GoldenAttention, GoldenAttentionSpec, Golden
 from docai.nn.norm import rms  # noqa: E402
 from docai.nn.rope import Rope, RopeSpec  # noqa: E402
 from docai.nn.scores import Scoring, attend  # noqa: E402
-from docai.ocr.asking import Question, Together  # noqa: E402
+from docai.ocr.asking import OneByOne, Question, Together  # noqa: E402
 from docai.tasks.convert import convert_model  # noqa: E402
 from docai.tasks.models_options import ConvertOptions  # noqa: E402
 from docai.vlm.config import Config  # noqa: E402
@@ -37,7 +37,7 @@ from docai.vlm.model import Model, as_messages, open_model  # noqa: E402
 from docai.vlm.native_images import falcon_images  # noqa: E402
 from docai.vlm.network import Network  # noqa: E402
 from docai.vlm.prompt import render  # noqa: E402
-from docai.vlm.request import GenerationOptions  # noqa: E402
+from docai.vlm.request import Generation, GenerationOptions  # noqa: E402
 from docai.vlm.scheduler import EngineLimits  # noqa: E402
 from docai.vlm.together import readable_together  # noqa: E402
 from tests.parity.stored import case_of, config_of, images_of, logits, quantized, weights_of, written  # noqa: E402
@@ -254,6 +254,17 @@ def test_many_crops_leave_nothing_behind(tmp_path: Path) -> None:
         left.append(mx.get_active_memory())
         asker = Together(model, GenerationOptions(max_tokens=4))
     assert left[2] - left[0] < 100_000  # a crop's keys and values take as much
+
+
+def test_an_answer_is_heard_as_it_grows(tmp_path: Path) -> None:
+    model, heard = open_model(str(tiny_falcon(tmp_path / "m"))), list[int]()
+    crop = np.random.RandomState(1).randint(0, 255, (64, 64, 3)).astype(np.uint8)
+    for asker in (Together(model, GenerationOptions()), OneByOne(model, GenerationOptions())):
+        heard.clear()
+        question = Question("text", crop, 6, heard=lambda: heard.append(1))
+        ((_, answer),) = asker.ask([question])
+        assert isinstance(answer, Generation)
+        assert 1 < len(heard) <= len(answer.tokens) + 1
 
 
 # --- pictures

@@ -7,6 +7,7 @@ asked at once. Each file has its own journal, outputs and outcome; what goes wro
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ from docai.tasks.prompted import PromptedPages
 from docai.types import PageResult
 
 Numbered = tuple[int, Job]
+_LOOK = 1.0  # seconds between two events that only say that something goes on
 
 
 def main() -> None:
@@ -87,6 +89,7 @@ class _Run:
     def __init__(self, tell: Tell, decoders: Sequence[Worker | None]) -> None:
         self._tell, self._decoders = tell, decoders
         self._open: dict[Source, _File] = {}
+        self._looked = -_LOOK
 
     def all(self, reader: PromptedPages, first: list[Numbered], rest: Iterator[Numbered], threads: int) -> None:
         def pages() -> Iterator[Wanted]:
@@ -94,7 +97,7 @@ class _Run:
                 for number, job in jobs:
                     yield from self._begun(number, job)
 
-        for page, result in reader.results_of(pages(), threads=threads, on_answer=self._looking):
+        for page, result in reader.results_of(pages(), threads=threads, on_progress=self._looking):
             file = self._open.get(page.source)
             if file is not None:  # one that failed meanwhile is not
                 self._take(file, result)
@@ -106,8 +109,11 @@ class _Run:
                 worker.stop()
 
     def _looking(self) -> None:
-        """Something goes on."""
-        self._tell({"event": "looking"})
+        """Something goes on: told once a second, and asked far more often."""
+        now = time.monotonic()
+        if now - self._looked >= _LOOK:
+            self._looked = now
+            self._tell({"event": "looking"})
 
     def _begun(self, number: int, job: Job) -> Iterator[Wanted]:
         """The pages of a file that are to be read; nothing where it cannot be opened, or has no page left."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from docai.errors import InputError
-from docai.vlm.request import Generation, GenerationOptions
+from docai.vlm.request import Answering, Generation, GenerationOptions
 
 if TYPE_CHECKING:
     from docai.types import RGB
@@ -27,13 +27,15 @@ _ROWS = 128
 class Question:
     """A prompt about one picture. `most`: tokens of the answer, where the options do not say it.
 
-    `further`: the pages behind it, for models that read several as one text.
+    `further`: the pages behind it, for models that read several as one text. `heard` is called as the answer grows,
+    where it is waited for.
     """
 
     prompt: str
     pixels: RGB
     most: int
     further: tuple[RGB, ...] = ()
+    heard: Callable[[], None] = lambda: None
 
     @property
     def pictures(self) -> list[RGB]:
@@ -98,12 +100,19 @@ class OneByOne:
             options = self._bounded(asked)
             messages = as_messages(asked.prompt, len(asked.pictures))
             try:
-                yield place, self._model.answer(messages, asked.pictures, options).whole()
+                yield place, _written(self._model.answer(messages, asked.pictures, options), asked)
             except InputError as error:
                 yield place, error
 
     def _bounded(self, asked: Question) -> GenerationOptions:
         return replace(self._options, max_tokens=self._options.max_tokens or asked.most)
+
+
+def _written(answer: Answering, asked: Question) -> Generation:
+    """The whole answer, told as it grows."""
+    for _ in answer:
+        asked.heard()
+    return answer.result
 
 
 def reading_limits() -> EngineLimits:
@@ -134,12 +143,15 @@ class Together(OneByOne):
 
     def ask(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
         self._check()
-        return self._answers([(place, self._submitted(questions[place])) for place in by_size(questions)])
+        asked = [(place, self._submitted(questions[place])) for place in by_size(questions)]
+        return self._answers(questions, asked)
 
-    def _answers(self, asked: Sequence[tuple[int, Ticket | InputError]]) -> Iterator[tuple[int, Answer]]:
+    def _answers(
+        self, questions: Sequence[Question], asked: Sequence[tuple[int, Ticket | InputError]]
+    ) -> Iterator[tuple[int, Answer]]:
         try:
             for place, one in asked:
-                answer = one if isinstance(one, InputError) else one.whole()
+                answer = one if isinstance(one, InputError) else _written(one, questions[place])
                 self._check()
                 yield place, answer
         finally:

@@ -91,10 +91,11 @@ class PromptedReader:
         """What is asked about a category."""
         return self.prompt or self.manner.asked(category, self.category)
 
-    def ask(self, parts: Sequence[_Part]) -> Iterator[tuple[int, Answer]]:
-        """The answers about parts, each with the place of its part, as they come."""
+    def ask(self, parts: Sequence[_Part], heard: Callable[[], None]) -> Iterator[tuple[int, Answer]]:
+        """The answers about parts, each with the place of its part, as they come; `heard` is told as they grow."""
+        most = self.manner.max_tokens
         return self.asker.ask(
-            [Question(self.words(part.route.category), part.pixels, self.manner.max_tokens) for part in parts]
+            [Question(self.words(part.route.category), part.pixels, most, heard=heard) for part in parts]
         )
 
 
@@ -104,19 +105,22 @@ class Pending:
     def __init__(self, reader: PromptedReader, sheets: Sequence[_Sheet]) -> None:
         self._reader, self._sheets = reader, sheets
         self._asked = [part for sheet in sheets for part in sheet.parts if part.worth_asking]
-        self._answers = reader.ask(self._asked)
+        self._on_progress: Callable[[], None] = lambda: None
+        self._answers = reader.ask(self._asked, self._heard)
 
-    def results(self, on_answer: Callable[[], None] = lambda: None) -> list[PageResult]:
-        """The results, once all is answered. `on_answer` hears of each answer.
+    def _heard(self) -> None:
+        self._on_progress()
+
+    def results(self, on_progress: Callable[[], None] = lambda: None) -> list[PageResult]:
+        """The results, once all is answered. `on_progress` is called as answers grow, and for each.
 
         Raises InputError for what the model does not take where nobody looks at its answers.
         """
-        self._take(self._asked, self._answers, on_answer)
+        self._on_progress = on_progress
+        self._take(self._asked, self._answers)
         return [sheet.result() for sheet in self._sheets]
 
-    def _take(
-        self, asked: Sequence[_Part], answers: Iterator[tuple[int, Answer]], on_answer: Callable[[], None]
-    ) -> None:
+    def _take(self, asked: Sequence[_Part], answers: Iterator[tuple[int, Answer]]) -> None:
         """Give parts their answers; those whose answers do not end are asked about again in smaller ones."""
         reader = self._reader
         for place, answer in answers:
@@ -125,12 +129,12 @@ class Pending:
                     answers.close()  # nobody takes the others
                 raise answer
             asked[place].answer = answer
-            on_answer()
+            self._heard()
         if reader.guard == "off" or reader.manner.parser in LOCATED:  # half a page lies elsewhere
             return
         again = [half for part in asked for half in part.halves() if half.worth_asking]
         if again:
-            self._take(again, reader.ask(again), on_answer)
+            self._take(again, reader.ask(again, self._heard))
 
 
 @dataclass(slots=True, eq=False)

@@ -79,27 +79,27 @@ class PageGroup:
         except DocaiError:
             return None
 
-    def results(self, on_answer: Callable[[], None]) -> Iterator[tuple[Wanted, PageResult]]:
+    def results(self, on_progress: Callable[[], None]) -> Iterator[tuple[Wanted, PageResult]]:
         """The pages with their results, in order."""
-        done = {n: self._wanted[n].failed(error) for n, error in self._errors.items()} | self._read(on_answer)
+        done = {n: self._wanted[n].failed(error) for n, error in self._errors.items()} | self._read(on_progress)
         seconds = round((time.perf_counter() - self._started) / len(self._wanted), 3)
         yield from ((page, replace(done[n], seconds=seconds)) for n, page in enumerate(self._wanted))
 
-    def _read(self, on_answer: Callable[[], None]) -> dict[int, PageResult]:
+    def _read(self, on_progress: Callable[[], None]) -> dict[int, PageResult]:
         if self._pending is not None:
             try:
-                results = self._pending.results(on_answer)
+                results = self._pending.results(on_progress)
                 return {n: self._whole(n, result) for n, result in zip(self._leaves, results, strict=True)}
             except UsageError:
                 raise
             except DocaiError as error:
                 if len(self._leaves) == 1:
                     return {n: self._wanted[n].failed(error) for n in self._leaves}
-        return {n: self._by_itself(n, on_answer) for n in self._leaves}
+        return {n: self._by_itself(n, on_progress) for n in self._leaves}
 
-    def _by_itself(self, number: int, on_answer: Callable[[], None]) -> PageResult:
+    def _by_itself(self, number: int, on_progress: Callable[[], None]) -> PageResult:
         try:
-            (result,) = self._reader.begin([self._leaves[number]]).results(on_answer)
+            (result,) = self._reader.begin([self._leaves[number]]).results(on_progress)
             return self._whole(number, result)
         except UsageError:
             raise

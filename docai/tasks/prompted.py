@@ -128,21 +128,21 @@ class PromptedPages:
         return next(result for _, result in self.results_of([Wanted(source, index, layout)]))
 
     def results_of(
-        self, wanted: Iterable[Wanted], *, threads: int = 1, on_answer: Callable[[], None] = lambda: None
+        self, wanted: Iterable[Wanted], *, threads: int = 1, on_progress: Callable[[], None] = lambda: None
     ) -> Iterator[tuple[Wanted, PageResult]]:
         """Pages of any documents in their order, in groups whose questions are asked together.
 
         While an engine answers those about one group, the next is prepared, by so many threads. An error becomes its
-        page's outcome. `on_answer` hears of each answer of the model.
+        page's outcome. `on_progress` is called as answers grow.
         """
         asked: PageGroup | None = None
         for pages in in_groups(in_order_by(wanted, self._prepared, threads), self.reader.asker.together):
             group = PageGroup(self, pages)
             if asked is not None:
-                yield from asked.results(on_answer)
+                yield from asked.results(on_progress)
             asked = group
         if asked is not None:
-            yield from asked.results(on_answer)
+            yield from asked.results(on_progress)
 
     def _as_one(self, source: Source, indices: Sequence[int]) -> Iterator[PageResult]:
         """All pages by one question. Raises UsageError where the model does not read them so."""
