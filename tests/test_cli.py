@@ -81,6 +81,7 @@ def test_several_formats_in_one_pass(pdf: Path, tmp_path: Path) -> None:
         (["ocr", "in/tiny.pdf", "--pages", "x"], ExitCode.USAGE, "1-3"),
         (["ocr", "in/tiny.pdf", "--ocr", "maybe"], ExitCode.USAGE, "auto"),
         (["ocr", "in/tiny.pdf", "--model", "none"], ExitCode.USAGE, "short name"),
+        (["ocr", "in/tiny.pdf", "--model", "tesserract"], ExitCode.USAGE, "tesseract"),
         (["ocr", "in/tiny.pdf", "--no-such-option"], ExitCode.USAGE, "--no-such-option"),
         (["ocr", "in/tiny.pdf", "--max-pages", "1"], ExitCode.LIMIT, "--max-pages"),
         (["ocr", "empty.pdf"], ExitCode.INPUT, "empty file"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Literal
 
 from docai.checkpoint.options import LoadOptions, SourceOptions
@@ -84,6 +85,8 @@ class OcrOptions(ReadingOptions):
             _check_words(name, getattr(self, name))
         if self.engine:
             _refuse_asking(self)
+        elif near := get_close_matches(self.model, ENGINES, n=1, cutoff=0.8):
+            raise UsageError(f"model: there is no engine {self.model!r}; near it: {near[0]}")
         if self.lang and self.model == ENGINES[0]:
             raise UsageError(
                 f"lang: {self.model} reads the scripts that it knows unasked; languages are for -m tesseract"
