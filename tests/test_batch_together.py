@@ -176,6 +176,7 @@ class Model:
     def __init__(self) -> None:
         self.groups: list[int] = []
         self.refused: tuple[int, ...] = ()
+        self.silent: tuple[int, ...] = ()  # about pictures of these heights
 
     def ask(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
         self.groups.append(len(questions))
@@ -183,7 +184,9 @@ class Model:
 
     def _answer(self, question: Question) -> Answer:
         height = question.pixels.shape[0]
-        return InputError("too tall") if height in self.refused else Generation(f"a picture of {height} rows")
+        if height in self.refused:
+            return InputError("too tall")
+        return Generation("" if height in self.silent else f"a picture of {height} rows")
 
     def stop(self) -> None: ...
 
@@ -264,6 +267,19 @@ def test_a_page_that_fails_costs_itself(model: Model, tmp_path: Path) -> None:
     ends = [e for e in events if e["event"] == "done"]
     assert [(e["number"], e["exit_code"]) for e in ends] == [(0, 0), (1, ExitCode.INPUT), (2, 0)]
     assert ends[1]["statuses"] == {"failed": 1}
+
+
+def test_a_broken_picture_without_text_fails_alone_and_none_is_asked_about_twice(model: Model, tmp_path: Path) -> None:
+    files = [picture(tmp_path / "in" / f"{n}.png", 200 + n) for n in range(3)]
+    whole = files[1].read_bytes()
+    files[1].write_bytes(whole[: len(whole) // 2])
+    model.silent = (201,)
+    events: list[dict[str, Any]] = []
+    read_together(jobs(tmp_path, files), events.append)
+    assert model.groups == [3]
+    pages = [e for e in events if e["event"] == "page"]
+    assert [page["status"] for page in pages] == ["ok", "failed", "ok"]
+    assert "get a whole copy of the file" in pages[1]["reasons"][0]
 
 
 def test_answers_that_are_asked_for_again_are_not_written_twice(

@@ -89,29 +89,30 @@ class PageGroup:
         if self._pending is not None:
             try:
                 results = self._pending.results(on_progress)
-                return {n: self._whole(n, result) for n, result in zip(self._leaves, results, strict=True)}
             except UsageError:
                 raise
             except DocaiError as error:
                 if len(self._leaves) == 1:
                     return {n: self._wanted[n].failed(error) for n in self._leaves}
+            else:
+                return {n: self._whole(n, result) for n, result in zip(self._leaves, results, strict=True)}
         return {n: self._by_itself(n, on_progress) for n in self._leaves}
 
     def _by_itself(self, number: int, on_progress: Callable[[], None]) -> PageResult:
         try:
             (result,) = self._reader.begin([self._leaves[number]]).results(on_progress)
-            return self._whole(number, result)
         except UsageError:
             raise
         except DocaiError as error:
             return self._wanted[number].failed(error)
+        return self._whole(number, result)
 
     def _whole(self, number: int, result: PageResult) -> PageResult:
-        """A result. Raises InputError for a broken picture in which nothing was found."""
+        """A result; a page with a broken picture in which nothing was found has failed."""
         page, damage = self._wanted[number], self._leaves[number].content.damage
         if damage and not any(block.text.strip() for block in result.blocks):
-            where = f"{page.source.name}, page {page.index + 1}"
-            raise InputError(f"{where}: {damage}, and no text was found in them; get a whole copy of the file")
+            said = f"{page.source.name}, page {page.index + 1}: {damage}, and no text was found in them"
+            return page.failed(InputError(f"{said}; get a whole copy of the file"))
         return result
 
 
