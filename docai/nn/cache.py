@@ -188,7 +188,7 @@ class RotatingCache(Kept):
         return [self._ordered(keys, count)], [self._ordered(values, count)]
 
     def fill(self, keys: Arrays, values: Arrays, offset: int) -> None:
-        self._keys, self._values = (a[:, :, -self.window :] for a in (keys[0], values[0]))
+        self._keys, self._values = (tail(a, self.window, axis=2) for a in (keys[0], values[0]))
         self.offset, self._next = offset, self._keys.shape[2]
 
     @property

@@ -147,7 +147,7 @@ class Budget:
         """How many places jobs of one kind get."""
         if not self._steady:
             return 1 << (len(jobs) - 1).bit_length()
-        if jobs[0].guess:  # each is by itself
+        if jobs[0].guess or jobs[0].boxes:  # each is by itself
             return len(jobs)
         return -(-len(jobs) // self._steady) * self._steady
 
