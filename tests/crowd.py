@@ -42,7 +42,7 @@ def head(path: str, **headers: str) -> bytes:
     return f"POST {path} HTTP/1.1\r\n{said}\r\n".encode()
 
 
-def idle(server: Served, seconds: float = 5) -> None:
+def idle(server: Served, seconds: float = 30) -> None:
     """Wait until nothing runs; nothing may run on for long."""
     deadline = time.monotonic() + seconds
     desk = server.desk

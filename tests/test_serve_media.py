@@ -283,7 +283,7 @@ def test_what_hosts_may_not_do(media: Callable[..., Media], host: int, path: str
     reader = media({"fetch_seconds": 0.5} if path == "/drip" else None, resolver=world, allowed=near)
     began = time.monotonic()
     assert says in refused(reader, f"http://example.org:{host}{path}", status)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 5  # of 10 that dripping takes
 
 
 def test_a_name_is_looked_up_once(media: Callable[..., Media], host: int) -> None:
@@ -365,6 +365,12 @@ def test_a_certificate_that_nobody_has_signed(media: Callable[..., Media]) -> No
         assert "certificate" in refused(media(resolver=world, allowed=near), f"https://example.org:{port}/a").lower()
 
 
+def silence(connection: socket.socket) -> None:
+    """Nothing, until the other one has enough."""
+    while connection.recv(4096):
+        pass
+
+
 def trickle(connection: socket.socket) -> None:
     """A handshake that comes a byte at a time."""
     connection.sendall(b"\x16\x03\x03\x40\x00")
@@ -373,13 +379,13 @@ def trickle(connection: socket.socket) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("handshake", [trickle, lambda _: time.sleep(1.5)])
+@pytest.mark.parametrize("handshake", [trickle, silence])
 def test_handshakes_that_do_not_end(media: Callable[..., Media], handshake: Callable[[socket.socket], None]) -> None:
     began = time.monotonic()
     with tls(handshake) as port:
         reader = media({"fetch_seconds": 0.5}, resolver=world, allowed=near)
         assert "cannot be fetched" in refused(reader, f"https://example.org:{port}/")
-        assert time.monotonic() - began < 1.4
+        assert time.monotonic() - began < 4  # of 5 of trickling, 10 of silence
 
 
 def test_a_handshake_that_ends_too_late(
@@ -392,7 +398,7 @@ def test_a_handshake_that_ends_too_late(
     with tls(lambda connection: said(connection, before=0.8, drip=True)) as port:
         reader = media({"fetch_seconds": 0.5}, resolver=world, allowed=near)
         assert "takes too long" in refused(reader, f"https://example.org:{port}/")
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 5
 
 
 def test_offline_fetches_nothing(media: Callable[..., Media]) -> None:
@@ -407,7 +413,7 @@ def test_hosts_that_do_not_answer(media: Callable[..., Media]) -> None:
         began = time.monotonic()
         reader = media({"fetch_seconds": 0.5}, resolver=world, allowed=near)
         assert "cannot be fetched" in refused(reader, f"http://example.org:{silent.getsockname()[1]}/")
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 5  # of 10 without a byte
 
 
 # --- data URIs

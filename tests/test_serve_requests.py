@@ -68,7 +68,7 @@ def test_slow_clients(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     began = time.monotonic()
     assert raw(server, b"") == b""
     assert raw(server, b"POST /v1/chat/comp") == b""
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10  # of 15 each
 
 
 @pytest.mark.parametrize(

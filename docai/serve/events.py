@@ -55,6 +55,10 @@ class Events(Response):
                 await self._events.aclose()
 
     async def _send(self, send: Send) -> None:
+        with contextlib.suppress(ClientGone):  # it does not take what it is sent: the connection is closed behind it
+            await self._all(send)
+
+    async def _all(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         try:
             if self._first is not None:

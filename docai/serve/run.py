@@ -19,13 +19,17 @@ from docai.serve.options import ServeOptions
 
 LOG = logging.getLogger("docai.serve")
 HEAD_SECONDS = 15.0  # that the head of a request may take
+TAKE_SECONDS = 60.0  # without a byte that a client takes of a whole answer
 _CONNECTIONS = 1024
 
 
 class Protocol(H11Protocol):
-    """HTTP that does not wait for ever for the head of a request, nor holds any number of connections."""
+    """HTTP that waits neither for the head of a request nor for an answer to be taken for ever, nor holds any number of
+    connections.
+    """
 
     _timer: asyncio.TimerHandle | None = None
+    _taking: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -33,6 +37,7 @@ class Protocol(H11Protocol):
             transport.abort()
             return
         self._watch()
+        self._watch_taking(0)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -40,7 +45,21 @@ class Protocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget()
+        if self._taking is not None:
+            self._taking.cancel()
         super().connection_lost(exc)
+
+    def _watch_taking(self, before: int) -> None:
+        """Have an end with a client that takes nothing of the rest of an answer; `before`: how much that was.
+
+        As long as more is to come of the answer, whoever sends it has an end with such a client.
+        """
+        whole = self.transport.is_closing() or self.cycle is None or self.cycle.response_complete
+        left = self.transport.get_write_buffer_size() if whole else 0
+        if 0 < before <= left:
+            self.transport.abort()
+        else:
+            self._taking = self.loop.call_later(TAKE_SECONDS, self._watch_taking, left)
 
     def _watch(self) -> None:
         """Wait for the rest of a head that has not come as a whole."""
@@ -91,8 +110,19 @@ def serve(options: ServeOptions, *, quiet: bool = False, verbose: int = 0) -> in
     return ExitCode.OK
 
 
+class _NotTaken(logging.Filter):
+    """Passes over what uvicorn says of streams whose clients did not take them: that is no mistake."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.msg != "ASGI callable returned without completing response."
+
+
+_NOT_TAKEN = _NotTaken()
+
+
 def config_of(app: object, options: ServeOptions) -> uvicorn.Config:
     """How uvicorn is to run an application."""
+    logging.getLogger("uvicorn.error").addFilter(_NOT_TAKEN)
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
         http=Protocol,
