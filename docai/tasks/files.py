@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from docai.errors import DocaiError
@@ -18,50 +19,54 @@ if TYPE_CHECKING:
     from docai.render.inputs import InputFile
 
 
+@dataclass(slots=True, eq=False)
+class _Opened:
+    """A file with so many pages to be read, and what has been read of it; an error for one that cannot be opened."""
+
+    file: InputFile
+    source: Source | DocaiError
+    pages: int = 0
+    results: list[PageResult] = field(default_factory=list)
+
+
 def read_files(
     files: Iterable[InputFile], options: OcrOptions
 ) -> Iterator[tuple[InputFile, Source | DocaiError, list[PageResult]]]:
     """Files in their order, open until the next is asked for, with the results of their pages; an error for one that
     cannot be opened. The model is asked about pages of several of them together.
     """
-    from docai.render.document import open_document
-
     reader = pages_reader(options)
     assert isinstance(reader, PromptedPages), "a model reads"
-    opened: deque[tuple[InputFile, Source | DocaiError, int]] = deque()  # and how many pages are read of each
+    opened: deque[_Opened] = deque()
+    for page, result in reader.results_of(_wanted(files, options, opened)):
+        next(one for one in opened if one.source is page.source).results.append(result)
+        yield from _ended(opened)
+    yield from _ended(opened)
 
-    def wanted() -> Iterator[Wanted]:
-        for file in files:
-            try:
-                source = open_document(file, password=options.password, limits=options.limits)
-            except DocaiError as error:
-                opened.append((file, error, 0))
-                continue
-            try:
-                indices = chosen_pages(source, options)
-            except DocaiError as error:
+
+def _wanted(files: Iterable[InputFile], options: OcrOptions, opened: deque[_Opened]) -> Iterator[Wanted]:
+    """The pages of all files, each of which is `opened` when its turn comes."""
+    from docai.render.document import open_document
+
+    for file in files:
+        source: Source | None = None
+        try:
+            source = open_document(file, password=options.password, limits=options.limits)
+            indices = chosen_pages(source, options)
+        except DocaiError as error:
+            if source is not None:
                 source.close()
-                opened.append((file, error, 0))
-                continue
-            opened.append((file, source, len(indices)))
-            yield from (Wanted(source, index) for index in indices)
+            opened.append(_Opened(file, error))
+            continue
+        opened.append(_Opened(file, source, len(indices)))
+        for index in indices:
+            yield Wanted(source, index)
 
-    def ended(results: list[PageResult]) -> Iterator[tuple[InputFile, Source | DocaiError, list[PageResult]]]:
-        """The files of which no page is missing, given what was read of the first of them."""
-        while opened and len(results) == opened[0][2]:
-            file, source, _ = opened.popleft()
-            yield file, source, results
-            if not isinstance(source, DocaiError):
-                source.close()
-            results = []
 
-    read: list[PageResult] = []
-    for page, result in reader.results_of(wanted()):
-        if not read:  # what stands before its file has no pages
-            yield from ended(read)
-        read.append(result)
-        assert opened[0][1] is page.source, "results come in order"
-        if len(read) == opened[0][2]:
-            yield from ended(read)
-            read = []
-    yield from ended(read)
+def _ended(opened: deque[_Opened]) -> Iterator[tuple[InputFile, Source | DocaiError, list[PageResult]]]:
+    """The first files, as far as no page of them is missing."""
+    while opened and len(opened[0].results) == opened[0].pages:
+        one = opened.popleft()
+        yield one.file, one.source, one.results
+        if not isinstance(one.source, DocaiError):
+            one.source.close()
