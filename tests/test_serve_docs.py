@@ -80,6 +80,7 @@ def test_mistral(server: Served, tmp_path: Path, tiny_pdf: bytes, monkeypatch: p
     names: dict[str, object] = {}
     code = code.replace("http://127.0.0.1:8080", server.url)
     exec(code, names)
+    names["client"].__exit__(None, None, None)  # type: ignore[attr-defined]  # else its connections stay open
     assert names["read"].pages[0].markdown.strip() == "Hello world"  # type: ignore[attr-defined]
 
 
