@@ -25,6 +25,7 @@ from docai.errors import CheckpointError, UsageError  # noqa: E402
 from docai.export.options import ExportOptions  # noqa: E402
 from docai.nn.mlp import MlpSpec  # noqa: E402
 from docai.nn.sam import Sam, SamAttention, SamSpec, from_windows, in_windows  # noqa: E402
+from docai.tasks.ocr import pages_reader  # noqa: E402
 from docai.tasks.options import OcrOptions  # noqa: E402
 from docai.vlm.ask import Setting  # noqa: E402
 from docai.vlm.config import Config  # noqa: E402
@@ -417,6 +418,12 @@ def test_what_cannot_be_asked_is_said_in_a_line(
     said = capsys.readouterr().err.strip()
     assert what in said
     assert "\n" not in said
+
+
+def test_pages_as_one_text_have_no_regions_whatever_the_model() -> None:
+    """Told before the model is loaded."""
+    with pytest.raises(UsageError, match="multi_page: reads whole pages; leave --layout out"):
+        pages_reader(OcrOptions(model="no/such", multi_page=True, layout="embedded"))
 
 
 @pytest.mark.parametrize("option", ["--multi-page", "--crop-to-patches"])

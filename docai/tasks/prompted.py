@@ -42,6 +42,8 @@ def prompted_reader(options: OcrOptions, detector: Detector | None, loaded: Mode
     from docai.ocr.prompted import PromptedReader
     from docai.vlm.request import GenerationOptions
 
+    if options.multi_page and (detector is not None or options.layout is not None):
+        raise UsageError("multi_page: reads whole pages; leave --layout out")
     model = seeing_model(options, loaded)
     manner = manner_of(model.family.name)
     # log probabilities of the chosen tokens tell how sure the model is
@@ -63,8 +65,6 @@ def prompted_reader(options: OcrOptions, detector: Detector | None, loaded: Mode
         dpi=options.dpi,
         canvas=canvas_of(model),
     )
-    if options.multi_page and (detector is not None or options.layout is not None):
-        raise UsageError("multi_page: reads whole pages; leave --layout out")
     return PromptedPages(reader, detector, as_one=options.multi_page)
 
 
