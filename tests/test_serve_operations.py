@@ -20,7 +20,7 @@ pytest.importorskip("mlx.core")
 
 from PIL import Image
 
-from docai.serve import desk, memory
+from docai.serve import desk, jobs, memory
 from tests.crowd import LONG, SHORT, URI
 from tests.serving import Served, served
 from tests.tiny_checkpoint import tiny_llama, tiny_qwen2_vl
@@ -89,6 +89,33 @@ def test_a_broken_engine_is_told_and_replaced(models: Path, tmp_path: Path) -> N
         assert server.json("GET", "/health", status=503)["broken"] == ["sees"]
         assert server.ask("POST", "/v1/chat/completions", SHORT)[0].status == 200
         assert server.json("GET", "/health")["broken"] == []
+
+
+def test_a_job_waits_for_its_model(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as another has the only place; whoever asks himself is told so at once."""
+    monkeypatch.setattr(jobs, "_BUSY", 0.02)
+    begun, over = threading.Event(), threading.Event()
+    asked = {"document": URI, "model": "sees", "ocr": "force", "guard": "off", "max_tokens": 4}
+    with served(tmp_path / "state", model=[str(models / "sees"), str(models / "text")]) as server:
+
+        async def hold() -> None:
+            async with server.desk.models.use("text"):
+                begun.set()
+                await asyncio.to_thread(over.wait, 60)
+
+        held = asyncio.run_coroutine_threadsafe(hold(), server.loop)
+        assert begun.wait(30)
+        number = server.json("POST", "/v1/jobs", asked, 202)["id"]
+        server.json("POST", "/v1/parse", asked, 503)
+        time.sleep(0.2)
+        assert server.json("GET", f"/v1/jobs/{number}")["status"] in ("queued", "running")
+        over.set()
+        held.result(30)
+        deadline = time.monotonic() + 60
+        while (job := server.json("GET", f"/v1/jobs/{number}"))["status"] != "done":
+            assert job["status"] in ("queued", "running"), job
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
 
 def test_what_hangs_is_told(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
