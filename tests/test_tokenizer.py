@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import struct
 import unicodedata
 from pathlib import Path
@@ -133,6 +134,17 @@ def test_added_tokens_that_are_none_are_named(config: dict[str, Any]) -> None:
     text = (GOLDENS / "tokenizer_json" / "tokenizer.json").read_text(encoding="utf-8")
     with pytest.raises(CheckpointError, match="expected"):
         load(Path("nowhere"), made={"tokenizer.json": text, "tokenizer_config.json": json.dumps(config)})
+
+
+@pytest.mark.parametrize(
+    "listed", [["x"], {"500": {"content": "<x>"}, "501": {"content": "<x>"}}, {"500": {"content": "a"}}],
+    ids=["list", "twice", "known"],
+)  # fmt: skip
+def test_kimi_s_tokens_that_would_have_other_ids_are_refused(listed: object, tmp_path: Path) -> None:
+    shutil.copy(GOLDENS / "kimi_tiktoken" / "tiktoken.model", tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": listed}), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"tokenizer_config.json: expected"):
+        load(tmp_path)
 
 
 def test_templates_without_names_are_none() -> None:

@@ -20,8 +20,6 @@ QWEN_SPECIAL = (
     *(f"<|extra_{number}|>" for number in range(205)),
     *("<ref>", "</ref>", "<box>", "</box>", "<quad>", "</quad>", "<img>", "</img>", "<imgpad>"),
 )
-
-
 KIMI_RESERVED = 256  # special tokens behind those of a tiktoken.model; tokenizer_config.json names some by their ids
 
 
@@ -35,19 +33,30 @@ def read_tiktoken(data: bytes, name: str, config: Mapping[str, Any]) -> Tokenize
     if name == "qwen.tiktoken":
         tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in QWEN_SPECIAL])
     if name == "tiktoken.model":
-        _add_reserved(tokenizer, len(ranks), config.get("added_tokens_decoder") or {})
+        named = config.get("added_tokens_decoder") or {}
+        if not isinstance(named, Mapping):
+            raise CheckpointError(
+                "tokenizer_config.json: expected added_tokens_decoder to be an object of ids and tokens"
+            )
+        _add_reserved(tokenizer, len(ranks), named)
     return tokenizer
 
 
 def _add_reserved(tokenizer: Tokenizer, first: int, named: Mapping[str, Any]) -> None:
-    """Kimi's tokens from id `first` on: those that have names, and between them those that are kept free."""
-    tokens = []
+    """Kimi's tokens from id `first` on: those that have names, and between them those that are kept free.
+
+    Raises CheckpointError for one that there is already: the ids of all behind it would be others.
+    """
+    tokens: list[AddedToken] = []
     for number in range(first, first + KIMI_RESERVED):
         said = named.get(str(number))
         said = said if isinstance(said, Mapping) else {}
         text = said.get("content") or f"<|reserved_token_{number}|>"
         tokens.append(AddedToken(str(text), normalized=False, special=bool(said.get("special", not said))))
     tokenizer.add_tokens(tokens)  # all at once, which is much faster
+    texts = enumerate((token.content for token in tokens), first)
+    if (twice := next((text for number, text in texts if tokenizer.token_to_id(text) != number), None)) is not None:
+        raise CheckpointError(f"tokenizer_config.json: expected tokens of their own; {twice!r} is there twice")
 
 
 def tiktoken_tokenizer(ranks: Mapping[bytes, int], split: str, before: Sequence[str] = ()) -> Tokenizer:
