@@ -128,7 +128,9 @@ def test_the_template_is_found(files: dict[str, str], template: str | None) -> N
 
 
 @pytest.mark.parametrize(
-    "config", [{"added_tokens_decoder": {"x": {}}}, {"added_tokens_decoder": {"1": "text"}}], ids=["id", "token"]
+    "config",
+    [{"added_tokens_decoder": {"x": {}}}, {"added_tokens_decoder": {"1": "text"}}, {"added_tokens_decoder": ["x"]}],
+    ids=["id", "token", "list"],
 )
 def test_added_tokens_that_are_none_are_named(config: dict[str, Any]) -> None:
     text = (GOLDENS / "tokenizer_json" / "tokenizer.json").read_text(encoding="utf-8")

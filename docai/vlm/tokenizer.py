@@ -51,6 +51,10 @@ class Tokenizer:
         """The tokenizer of a checkpoint, whichever kind of file it has. Raises CheckpointError."""
         config = checkpoint.json_file("tokenizer_config.json") or {}
         tokens_map = checkpoint.json_file("special_tokens_map.json") or {}
+        if not isinstance(config.get("added_tokens_decoder") or {}, Mapping):
+            raise CheckpointError(
+                "tokenizer_config.json: expected added_tokens_decoder to be an object of ids and tokens"
+            )
         vocabulary = read_vocabulary(checkpoint, config)
         backend = vocabulary.tokenizer
         named = {**vocabulary.named, **_named(tokens_map), **_named(config)}
