@@ -28,8 +28,16 @@ from docai.serve.run import Server, config_of, listen
 class Served:
     """A running server."""
 
-    def __init__(self, port: int, desk: Desk, server: Server, loop: asyncio.AbstractEventLoop) -> None:
-        self.port, self.desk, self.server, self.loop = port, desk, server, loop
+    def __init__(
+        self, port: int, desk: Desk, server: Server, loop: asyncio.AbstractEventLoop, thread: threading.Thread
+    ) -> None:
+        self.port, self.desk, self.server, self.loop, self._thread = port, desk, server, loop, thread
+
+    def stop(self) -> None:
+        """End it, as a signal would."""
+        self.server.should_exit = True
+        self._thread.join(60)
+        assert not self._thread.is_alive(), "the server does not end"
 
     @property
     def url(self) -> str:
@@ -126,10 +134,9 @@ def served(state: Path, **options: Any) -> Iterator[Served]:
     thread = threading.Thread(target=lambda: asyncio.run(run()), name="server")
     thread.start()
     assert began.wait(60)
-    try:
-        yield Served(listening.getsockname()[1], app.state.desk, server, loops[0])
-    finally:
-        server.should_exit = True
-        thread.join(60)
-        listening.close()
-        assert not thread.is_alive(), "the server does not end"
+    running = Served(listening.getsockname()[1], app.state.desk, server, loops[0], thread)
+    with contextlib.closing(listening):
+        try:
+            yield running
+        finally:
+            running.stop()

@@ -355,6 +355,20 @@ def test_who_waits_for_news_does_not_hold_up_the_end(tmp_path: Path) -> None:
         assert events.read() == b""
 
 
+def test_who_takes_nothing_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    """Nor is its connection left to the collector, who would warn of it."""
+    with served(tmp_path / "state", grace=1.0) as server, socket.socket() as connection:
+        file = server.desk.store.add_file("", "a", "ocr", bytes(40_000_000))
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        connection.connect(("127.0.0.1", server.port))
+        connection.sendall(f"GET /v1/files/{file.id}/content HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+        assert connection.recv(15) == b"HTTP/1.1 200 OK"
+        began, state = time.monotonic(), server.server.server_state
+        server.stop()
+        assert time.monotonic() - began < 10
+        assert not state.connections
+
+
 def test_a_model_that_is_being_loaded_at_the_end(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is loaded, and ended like others; who asked for it is told."""
     begun, over, loaded = threading.Event(), threading.Event(), list[Any]()

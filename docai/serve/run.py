@@ -87,6 +87,9 @@ class Server(uvicorn.Server):
         desk.closing = True
         desk.bells.ring_all()
         await super().shutdown(sockets)
+        for connection in list(self.server_state.connections):  # of clients that do not take their answers
+            connection.transport.abort()
+        await asyncio.sleep(0)  # until they have been closed
 
 
 def serve(options: ServeOptions, *, quiet: bool = False, verbose: int = 0) -> int:
