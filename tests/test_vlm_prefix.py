@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -188,13 +189,23 @@ def test_processes_that_share_a_folder_keep_to_one_cap(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
 def test_what_others_put_among_the_files_harms_nobody(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.safetensors")
-    (tmp_path / "folder.safetensors").mkdir()
+    (tmp_path / "blocks" / "folder.safetensors").mkdir(parents=True)
+    os.mkfifo(tmp_path / "blocks" / "pipe.safetensors")
     deep = b"[" * 100_000
-    (tmp_path / "deep.safetensors").write_bytes(len(deep).to_bytes(8, "little") + deep)
-    shelf = DiskShelf(tmp_path, "layout")
+    (tmp_path / "blocks" / "deep.safetensors").write_bytes(len(deep).to_bytes(8, "little") + deep)
+    shelf = DiskShelf(tmp_path / "blocks", "layout")
     assert shelf.get(["pipe", "folder", "deep"]) == {}
-    assert not (tmp_path / "deep.safetensors").exists()
+    assert not (tmp_path / "blocks" / "deep.safetensors").exists()
+    mine, one = tmp_path / "mine", block(10)
+    mine.write_text("mine")
+    part = f"a.{os.getpid()}-{threading.get_ident()}.part"
+    (tmp_path / "blocks" / part).symlink_to(mine)
+    for failures, writes in ((1, 0), (1, 1)):
+        assert shelf._files.expect("a", one)
+        shelf._files.write("a", one, named(one))
+        assert (shelf.stats()["disk_write_failures"], shelf.stats()["disk_writes"]) == (failures, writes)
+    assert mine.read_text() == "mine"
+    assert same_block(shelf.get(["a"])["a"], one)
     shelf.flush()
 
 

@@ -151,7 +151,7 @@ class _Files:
         path = self._path(key)
         beside = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}{_PART}")
         try:
-            with beside.open("wb") as file:
+            with beside.open("xb") as file:  # never what somebody has put there
                 file.writelines(encoded(block, arrays, self._layout))
             size = beside.stat().st_size
             beside.replace(path)
