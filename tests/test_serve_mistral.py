@@ -120,6 +120,11 @@ def test_annotations(client: Any, tiny_pdf: bytes) -> None:
     document = {"type": "document_url", "document_url": uri(tiny_pdf)}
     read = client.ocr.process(model=MODEL, document=document, document_annotation_format=wanted)
     assert json.loads(read.document_annotation)["kind"] in ("letter", "bill")
+    article = {"type": "document_url", "document_url": uri((SAMPLES / "article.pdf").read_bytes())}
+    read = client.ocr.process(model=MODEL, document=article, bbox_annotation_format=wanted, image_limit=1)
+    (picture,) = [one for page in read.pages for one in page.images]
+    assert json.loads(picture.image_annotation)["kind"] in ("letter", "bill")
+    assert read.document_annotation is None
 
 
 def test_errors_are_those_of_the_client(client: Any, server: Served, upload: Any) -> None:

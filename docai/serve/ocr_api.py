@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import orjson
 from fastapi import APIRouter, Request
@@ -23,6 +23,9 @@ from docai.serve.route import Route
 from docai.serve.schemas import ResponseFormat, Said
 from docai.tasks.options import OcrOptions
 from docai.types import Document
+
+if TYPE_CHECKING:
+    from docai.render.document import Source
 
 router = APIRouter(route_class=Route, tags=["documents"])
 
@@ -87,16 +90,12 @@ async def _read(request: Request, asked: OcrRequest, content: Content, annotator
     failures = [page for page in read.pages if page.outcome.exit_code]
     if failures and len(failures) == len(read.pages):
         raise ApiError(422, "; ".join(failures[0].outcome.reasons) or "no page can be read", code="unreadable_input")
-    shape = Shape(asked, read, source)
-    try:
-        pages = await desk.by_hand(shape.pages)
-        if annotator is not None and asked.bbox_annotation_format is not None:
-            await _annotate_pictures(request, asked, annotator, pages, shape.pictures)
-        told = None
-        if annotator is not None and asked.document_annotation_format is not None:
-            told = await _document_annotation(request, asked, annotator, read)
-    finally:
-        await desk.by_hand(source.close)
+    pages, pictures = await desk.by_hand(_shaped, asked, read, source)
+    if annotator is not None and asked.bbox_annotation_format is not None:
+        await _annotate_pictures(request, asked, annotator, pages, pictures)
+    told = None
+    if annotator is not None and asked.document_annotation_format is not None:
+        told = await _document_annotation(request, asked, annotator, read)
     return reply(
         {
             "pages": pages,
@@ -105,6 +104,15 @@ async def _read(request: Request, asked: OcrRequest, content: Content, annotator
             "usage_info": {"pages_processed": len(pages), "doc_size_bytes": len(content.data)},
         }
     )
+
+
+def _shaped(asked: OcrRequest, read: Document, source: Source) -> tuple[list[dict[str, Any]], dict[str, bytes]]:
+    """The pages as they are answered, and their pictures by name. The source is closed afterwards."""
+    try:
+        shape = Shape(asked, read, source)
+        return shape.pages(), shape.pictures
+    finally:
+        source.close()
 
 
 def _pages(asked: OcrRequest) -> str | None:
@@ -130,7 +138,7 @@ async def _document_annotation(request: Request, asked: OcrRequest, model: str, 
     """What a model makes of the text of a document, as JSON by the schema that was asked for."""
     from docai.export.formats import export
 
-    text = export(read, "markdown")
+    text = await desk_of(request).by_hand(export, read, "markdown")
     assert isinstance(text, str)
     prompt = asked.document_annotation_prompt or "Extract from this document what the schema asks for."
     messages = [{"role": "user", "content": f"{prompt}\n\n{text[:_MOST_TEXT]}"}]
@@ -146,7 +154,8 @@ async def _annotate_pictures(
     parts = [{"type": "image"}, {"type": "text", "text": "Describe this image as the schema asks for."}]
     for page in pages:
         for image in page["images"]:
-            talk = Conversation([{"role": "user", "content": parts}], [picture_of(contents[image["id"]])])
+            seen = await desk_of(request).by_hand(picture_of, contents[image["id"]])
+            talk = Conversation([{"role": "user", "content": parts}], [seen])
             image["image_annotation"] = await _annotation(request, model, talk, asked.bbox_annotation_format)
 
 
