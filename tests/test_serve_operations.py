@@ -122,11 +122,11 @@ def test_what_hangs_is_told(models: Path, tmp_path: Path, monkeypatch: pytest.Mo
     """A step of an engine and a page that do not come to their end; nothing that waits for something to do."""
     monkeypatch.setattr(desk, "_HANGS", 0.1)
     held, over = threading.Event(), threading.Event()
-    with served(tmp_path / "state", model=[str(models / "sees")]) as server:
+    with served(tmp_path / "state", model=[str(models / "sees")], page_seconds=0.1) as server:
         assert server.ask("POST", "/v1/chat/completions", SHORT)[0].status == 200
         (offered,) = server.desk.models.loaded
         assert offered.engine is not None
-        time.sleep(0.2)
+        time.sleep(0.3)
         assert server.json("GET", "/health")["broken"] == []
         scheduler = offered.engine._worker.scheduler
         tick = scheduler.tick
@@ -135,7 +135,7 @@ def test_what_hangs_is_told(models: Path, tmp_path: Path, monkeypatch: pytest.Mo
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             answer = pool.submit(server.ask, "POST", "/v1/chat/completions", SHORT)
             assert held.wait(30)
-            time.sleep(0.2)
+            time.sleep(0.3)
             assert server.json("GET", "/health", status=503)["broken"] == ["pages", "sees"]
             over.set()
             assert answer.result(30)[0].status == 200

@@ -111,7 +111,7 @@ class Desk:
         threads that do this are not timed.
         """
         lanes = [lane.name for lane in self.lanes if lane.broken]
-        hangs = [self.pages.name] if self.pages.silent_s > _HANGS else []
+        hangs = [self.pages.name] if self.pages.silent_s > max(_HANGS, 2 * self.options.page_seconds) else []
         return list(dict.fromkeys([*lanes, *hangs, *self.models.broken, *self.models.silent(_HANGS)]))
 
     async def close(self) -> None:
