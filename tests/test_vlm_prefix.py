@@ -209,6 +209,22 @@ def test_what_others_put_among_the_files_harms_nobody(tmp_path: Path) -> None:
     shelf.flush()
 
 
+def test_scores_on_their_way_are_not_written_over(tmp_path: Path) -> None:
+    """A longer prompt reads a block again whose scores have not been written yet."""
+    shelf = DiskShelf(tmp_path, "layout")
+    whole, plain = block(10, logits=True), block(10)
+    for key, first in (("a", whole), ("b", plain)):
+        assert shelf._files.expect(key, first)
+        assert not shelf._files.expect(key, plain)
+        assert shelf._files.expect(key, whole)
+        for each in (first, whole):
+            shelf._files.write(key, each, named(each))
+        assert not shelf._files.expect(key, plain)
+    assert [same_block(found, whole) for found in shelf.get(["a", "b"]).values()] == [True, True]
+    assert shelf.stats()["disk_pending_bytes"] == 0
+    shelf.flush()
+
+
 def test_a_shelf_that_is_too_large_makes_room_at_once(tmp_path: Path) -> None:
     shelf = DiskShelf(tmp_path, "layout")
     for key in "abcd":

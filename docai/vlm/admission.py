@@ -141,7 +141,8 @@ class Budget:
     def _batch(self, jobs: Sequence[Job]) -> int:
         """The storage of a batch; growing takes a second one for a moment, a layer at a time."""
         places, longest = self._places(jobs), max(jobs, key=lambda job: job.length)
-        return places * self._caches(longest, longest.length) + 2 * places * 4 * self._network.spec.decoder.vocabulary
+        layers = self._layer_bytes(longest, longest.length + longest.guess)
+        return places * (sum(layers) + max(layers) + 2 * 4 * self._network.spec.decoder.vocabulary)
 
     def _places(self, jobs: Sequence[Job]) -> int:
         """How many places jobs of one kind get."""
@@ -152,9 +153,11 @@ class Budget:
         return -(-len(jobs) // self._steady) * self._steady
 
     def _caches(self, job: Job, tokens: int) -> int:
+        return sum(self._layer_bytes(job, tokens))
+
+    def _layer_bytes(self, job: Job, tokens: int) -> list[int]:
         columns = storage_columns(tokens)
-        costs = self._layers(job.request.options)
-        return sum(cost.of(columns) for cost in costs)
+        return [cost.of(columns) for cost in self._layers(job.request.options)]
 
     def _layers(self, options: GenerationOptions) -> list[LayerCost]:
         key = options.context_kind

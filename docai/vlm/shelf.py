@@ -13,12 +13,11 @@ import stat
 import threading
 import time
 import weakref
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from pathlib import Path
-from types import MappingProxyType
 
 from docai.checkpoint.checkpoint import Checkpoint
 from docai.errors import OutputError
@@ -112,6 +111,7 @@ class _Files:
             raise OutputError(f"{folder}: expected a folder for blocks of prompts: {error.strerror}") from error
         self._counts = {"disk_writes": 0, "disk_write_failures": 0, "disk_evictions": 0, "disk_rejects": 0}
         self._pending = 0
+        self._coming: Counter[str] = Counter()  # how often a block waits to be written
         self._unseen = 0  # bytes written since the folder was looked through
         self._lock = threading.Lock()
         self._make_room()
@@ -138,12 +138,16 @@ class _Files:
                     self._sizes.move_to_end(key)
 
     def expect(self, key: str, block: Block) -> bool:
-        """Whether a block is to be written: there is room, and the file is not there already."""
+        """Whether a block is to be written: there is room, and the file neither is there already nor will be.
+
+        One with scores is written anyway, as what is there may have none, but never the other way round.
+        """
         with self._lock:
-            known = key in self._sizes and block.logits is None
+            known = (key in self._sizes or key in self._coming) and block.logits is None
             if known or self._pending + block.nbytes > self.most_pending or block.nbytes > self._cap:
                 return False
             self._pending += block.nbytes
+            self._coming[key] += 1
             return True
 
     def write(self, key: str, block: Block, arrays: Mapping[str, Named]) -> None:
@@ -156,11 +160,11 @@ class _Files:
             size = beside.stat().st_size
             beside.replace(path)
         except (OSError, MemoryError, RuntimeError):
-            self._settle("disk_write_failures", block)
+            self._settle("disk_write_failures", key, block)
             with contextlib.suppress(OSError):
                 beside.unlink()
         else:
-            self._settle("disk_writes", block, {key: size})
+            self._settle("disk_writes", key, block, size)
             self._unseen += size
         if self._unseen > self._cap // _SHARE:
             self._look()
@@ -183,11 +187,13 @@ class _Files:
         while (oldest := self._surplus()) is not None:
             self._forget(oldest, "disk_evictions")
 
-    def _settle(self, what: str, block: Block, sizes: Mapping[str, int] = MappingProxyType({})) -> None:
+    def _settle(self, what: str, key: str, block: Block, size: int | None = None) -> None:
+        """A block waits no more; `size` of its file, None where there is none."""
         with self._lock:
             self._pending -= block.nbytes
+            self._coming -= Counter([key])  # which drops those that are no more
             self._counts[what] += 1
-            for key, size in sizes.items():
+            if size is not None:
                 self._sizes.pop(key, None)
                 self._sizes[key] = size
 
