@@ -105,8 +105,10 @@ def test_the_end_of_a_prompt_needs_its_scores() -> None:
     store.put("a", block(10), 10)
     assert store.find(["a"]) == []
     assert len(store.find(["a", "b"])) == 1
-    store.put("a", block(10, logits=True), 10)
-    assert len(store.find(["a"])) == 1
+    for logits in (True, False):  # what another prompt read meanwhile has none
+        store.put("a", block(10, logits=logits), 10)
+        assert len(store.find(["a"])) == 1
+    assert store.nbytes == block(10, logits=True).nbytes
 
 
 def same_block(one: Block, other: Block) -> bool:

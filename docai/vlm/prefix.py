@@ -286,6 +286,8 @@ class BlockStore:
             if block.nbytes > self._budget:
                 return
             replaced = self._blocks.pop(key, None)
+            if replaced is not None and block.logits is None:
+                block = replaced  # which may have scores
             self._bytes += block.nbytes - (replaced.nbytes if replaced is not None else 0)
             self._blocks[key] = block
             self._make_room()
