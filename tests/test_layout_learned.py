@@ -15,11 +15,13 @@ pytest.importorskip("mlx.core")
 
 from safetensors.numpy import save_file
 
-from docai.checkpoint.checkpoint import read_checkpoint
+from docai.checkpoint.checkpoint import Checkpoint, read_checkpoint
 from docai.checkpoint.options import LoadOptions, SourceOptions
 from docai.errors import CheckpointError, UsageError
+from docai.layout import loading
 from docai.layout.detector import MODELS, Sheet, get_detector, is_detector, label_named
-from docai.layout.learned import LearnedDetector, Settings, in_order
+from docai.layout.learned import LearnedDetector, Settings, forget_networks, in_order
+from docai.layout.loading import load
 from docai.layout.suppress import Suppression
 from docai.tasks.convert import convert_model
 from docai.tasks.models import show_model, verify_model
@@ -210,6 +212,19 @@ def test_detectors_are_shown_converted_and_verified(name: str, tmp_path: Path) -
     assert one == other
     convert_model(str(folder), ConvertOptions(output=str(tmp_path / "small"), bits=8, group_size=32, vision=True))
     assert len(get_detector(str(tmp_path / "small"), ALL).detect_all([Sheet(_page())])[0]) == 10
+
+
+def test_weights_are_read_once_however_settings_change(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    forget_networks()
+    read: list[Checkpoint] = []
+    monkeypatch.setattr(loading, "load", lambda checkpoint: (read.append(checkpoint), load(checkpoint))[1])
+    strict, all_of_them = made("rt_detr_v2", Settings(threshold=1.0)), made("rt_detr_v2")
+    assert [len(found) for found in strict.detect_all([Sheet(_page())])] == [0]
+    assert len(all_of_them.detect_all([Sheet(_page())])[0]) == 10
+    assert len(read) == 1
+    forget_networks()
+    made("rt_detr_v2")
+    assert len(read) == 2
 
 
 def test_labels_of_known_detectors_are_all_known() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -19,7 +20,7 @@ from docai.geometry import clip, corners, outlines
 from docai.layout.decode import Finds, Outputs, Thresholds, decoded, masks_of
 from docai.layout.detector import EMBEDDED, MODELS, Sheet, is_detector, label_named, plain_name
 from docai.layout.embedded import flow_of
-from docai.layout.families import labels_of
+from docai.layout.families import LayoutFamily, labels_of
 from docai.layout.masks import mask_outlines
 from docai.layout.order import columns
 from docai.layout.rows import Rect
@@ -27,7 +28,11 @@ from docai.layout.suppress import Suppression
 from docai.types import Box, Label, Line, Page, PageContent, Point, Region
 
 if TYPE_CHECKING:
+    from docai.layout.network import Network
+    from docai.layout.spec import DetectorSpec
     from docai.types import RGB
+
+    Loaded = tuple[LayoutFamily, DetectorSpec, Network]
 
 Order = Literal["layout", "plain"]
 PREPARED = "preprocessor_config.json"
@@ -60,7 +65,22 @@ def open_detector(name: str, settings: Settings | None = None) -> LearnedDetecto
     Raises DependencyMissing in one line that says what to install or to pull, UsageError for a name that is none.
     """
     require_mlx()
-    return LearnedDetector(read_checkpoint(checkpoint_folder(name), name), settings, name=name)
+    checkpoint, loaded = _loaded(name, checkpoint_folder(name))
+    return LearnedDetector(checkpoint, settings, name=name, loaded=loaded)
+
+
+@lru_cache(maxsize=2)
+def _loaded(name: str, folder: Path) -> tuple[Checkpoint, Loaded]:
+    """A checkpoint and its network, whose weights are read once, however often settings change."""
+    from docai.layout.loading import load
+
+    checkpoint = read_checkpoint(folder, name)
+    return checkpoint, load(checkpoint)
+
+
+def forget_networks() -> None:
+    """Let go of the networks that are kept for the next detector."""
+    _loaded.cache_clear()
 
 
 def checkpoint_folder(name: str) -> Path:
@@ -80,13 +100,18 @@ class LearnedDetector:
 
     reads = False
 
-    def __init__(self, checkpoint: Checkpoint, settings: Settings | None = None, *, name: str = "") -> None:
-        """Raises DependencyMissing where MLX is, CheckpointError where the checkpoint is none of a detector."""
+    def __init__(
+        self, checkpoint: Checkpoint, settings: Settings | None = None, *, name: str = "", loaded: Loaded | None = None
+    ) -> None:
+        """`loaded`: what `docai.layout.loading.load` has made of the checkpoint, if it has.
+
+        Raises DependencyMissing where MLX is, CheckpointError where the checkpoint is none of a detector.
+        """
         from docai.checkpoint.backend import on_gpu
         from docai.layout.loading import load
 
         settings = settings or Settings()
-        family, spec, self._network = load(checkpoint)
+        family, spec, self._network = loaded or load(checkpoint)
         self.name = name or checkpoint.name
         self._names = labels_of(checkpoint.config, spec.queries.classes)
         self._labels = labels_for(self._names)

@@ -86,7 +86,10 @@ def _finder_for(options: DetectOptions) -> Finder:
 
 def forget_finders() -> None:
     """Let go of the engines and detectors that are kept for the next document."""
+    from docai.layout.learned import forget_networks
+
     _finder_for.cache_clear()
+    forget_networks()
 
 
 @dataclass(frozen=True, slots=True)
