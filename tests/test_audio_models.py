@@ -176,7 +176,18 @@ def talk(model: Model, *lines: str) -> Chat:
 
 
 def test_a_conversation_hears_one_sound(hears: Model, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = ("/audio long.wav", "/audio a.wav", "w5", "w6", "/audio b.wav", "/add clip.mkv", "/audio", "/reset", "/audio 'b.wav'", "w5")
+    lines = (
+        "/audio long.wav",
+        "/audio a.wav",
+        "w5",
+        "w6",
+        "/audio b.wav",
+        "/add clip.mkv",
+        "/audio",
+        "/reset",
+        "/audio 'b.wav'",
+        "w5",
+    )
     chat = talk(hears, *lines)
     assert chat.pictures == 0
     err = capsys.readouterr().err

@@ -130,7 +130,7 @@ def tiktoken_files() -> None:
 
 
 def kimi(lines: bytes, ranks: dict[bytes, int]) -> None:
-    """A tiktoken.model, whose special tokens have names in tokenizer_config.json, not in a row; words as Kimi cuts them.
+    """A tiktoken.model, whose special tokens have names in tokenizer_config.json; words as Kimi cuts them.
 
     As tokenization_kimi.py of moonshotai/Kimi-VL-A3B-Instruct has them.
     """
