@@ -68,7 +68,7 @@ QWEN_3_5_0_8B = {
     },
 }  # fmt: skip
 LFM_2_VL_450M = {
-    "model_type": "lfm2-vl", "image_token_index": 396, "projector_hidden_size": 2560, "downsample_factor": 2,
+    "model_type": "lfm2-vl", "image_token_index": 65000, "projector_hidden_size": 2560, "downsample_factor": 2,
     "vision_feature_layer": -1,
     "text_config": {
         "model_type": "lfm2", "hidden_size": 1024, "num_hidden_layers": 16, "intermediate_size": 6656,
