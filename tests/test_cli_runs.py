@@ -120,7 +120,13 @@ def test_signals_end_a_run_and_keep_its_journal(tmp_path: Path, number: signal.S
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "long.pdf").write_bytes(make_pdf(pages))
     command = [*DOCAI, "ocr", "in", "-o", "out", "--ocr", "never", "--progress", "jsonl"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    process = subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # shells have what runs behind them ignore it
+    )
     assert process.stderr is not None
     for line in process.stderr:
         if json.loads(line).get("page") == 5:
