@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.serving import Served
 
 DATA = Path(__file__).parent / "data"
 SAMPLES = Path(__file__).parent.parent / "samples"
@@ -79,3 +83,32 @@ def tiny_pdf() -> bytes:
 def locked_pdf() -> tuple[bytes, str]:
     """An encrypted PDF and its password."""
     return (DATA / "locked.pdf").read_bytes(), "open sesame"
+
+
+@pytest.fixture
+def pdfs(tmp_path: Path, tiny_pdf: bytes, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with two documents in `in`."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.pdf").write_bytes(tiny_pdf)
+    (tmp_path / "in" / "b.pdf").write_bytes(make_pdf(["BT /F 12 Tf 20 160 Td (Other words) Tj ET"]))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tiny model that sees, at `sees`."""
+    from tests.tiny_checkpoint import tiny_qwen2_vl
+
+    folder = tmp_path_factory.mktemp("models")
+    tiny_qwen2_vl(folder / "sees")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(models: Path) -> Iterator[Served]:
+    """A server of the model `sees`, with bounds that tests can reach."""
+    from tests.serving import served
+
+    with served(models / "state", model=[str(models / "sees")], max_body=1 << 20, max_queue_depth=4) as running:
+        yield running

@@ -28,9 +28,9 @@ from docai.vlm.model import Model
 from docai.vlm.request import GenerationOptions
 from docai.vlm.sounds import sound_of
 from tests.clips import counted
+from tests.commands import run
 from tests.serving import Served, served
 from tests.sounds import encoded, tone, wav
-from tests.test_cli import run
 from tests.tiny_checkpoint import tiny_qwen2_vl
 from tests.tiny_gemma4 import tiny_gemma4
 

@@ -10,18 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from docai.cli.app import bare_layout, main
+from docai.cli.app import bare_layout
 from docai.errors import ExitCode
 from docai.export.formats import FORMATS
+from tests.commands import run
 
 HEAVY = ("numpy", "PIL", "cv2", "onnxruntime", "rapidocr", "pypdfium2", "mlx", "fastapi", "shapely")
-
-
-def run(*words: str) -> int:
-    """The exit code of a command line run in this process."""
-    with pytest.raises(SystemExit) as ended:
-        main(words)
-    return int(ended.value.code or 0)
 
 
 @pytest.fixture

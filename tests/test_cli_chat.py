@@ -30,7 +30,7 @@ from docai.tasks.options import ChatOptions, ClipOptions, PictureOptions, SoundO
 from docai.vlm.model import Model
 from docai.vlm.request import Generation, GenerationOptions, Piece, Usage
 from docai.vlm.ticket import Ticket
-from tests.test_cli import run
+from tests.commands import run
 from tests.tiny_checkpoint import tiny_llama, tiny_qwen2_vl
 
 

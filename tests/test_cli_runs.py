@@ -1,4 +1,4 @@
-"""The command line at its edges: streams that close, signals, several files, settings, mistakes of ours."""
+"""The command line at its edges: streams that close, signals, several files, mistakes of ours."""
 
 from __future__ import annotations
 
@@ -17,41 +17,22 @@ import pytest
 from docai.batch.journal import Journal
 from docai.cli import app as app_module
 from docai.cli import run as run_module
-from docai.cli.app import main
-from docai.cli.options import settings
 from docai.cli.run import _BEFORE
-from docai.errors import ExitCode, InputError, UsageError
+from docai.errors import ExitCode, InputError
 from docai.export.formats import FORMATS
 from docai.render.document import Source
 from docai.tasks.ocr import PageReader
-from docai.tasks.options import OutputOptions
 from docai.types import Page, PageResult
+from tests.commands import run
 from tests.conftest import make_pdf
 
 DOCAI = [sys.executable, "-m", "docai"]
-
-
-def run(*words: object) -> int:
-    """The exit code of a command line run in this process."""
-    with pytest.raises(SystemExit) as ended:
-        main([str(word) for word in words])
-    return int(ended.value.code or 0)
 
 
 def shell(line: str, **more: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["bash", "-c", line.replace("docai", f"{sys.executable} -m docai")], capture_output=True, text=True, **more
     )
-
-
-@pytest.fixture
-def pdfs(tmp_path: Path, tiny_pdf: bytes, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with two documents in `in`."""
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.pdf").write_bytes(tiny_pdf)
-    (tmp_path / "in" / "b.pdf").write_bytes(make_pdf(["BT /F 12 Tf 20 160 Td (Other words) Tj ET"]))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 # --- help
@@ -362,63 +343,6 @@ def test_detect_writes_a_folder(pdfs: Path) -> None:
     assert run("detect", "in", "-f", "png", "-o", "pictures/") == ExitCode.OK
     assert sorted(p.name for p in Path("pictures").iterdir()) == ["a.png", "b.png"]
     assert run("detect", "in", "-f", "png") == ExitCode.USAGE
-
-
-# --- settings
-
-
-def test_top_level_settings_are_for_the_commands_that_share_them(
-    pdfs: Path, capsysbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    Path("docai.toml").write_text('format = ["text"]\npages = "1"\n\n[detect]\nformat = "json"\n')
-    assert run("ocr", "in/a.pdf") == ExitCode.OK
-    assert capsysbinary.readouterr().out.split() == [b"Hello", b"world"]
-    assert run("detect", "in/a.pdf") == ExitCode.OK
-    assert len(capsysbinary.readouterr().out.splitlines()) == 1
-
-
-def test_a_format_in_the_environment_is_for_ocr(
-    pdfs: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    monkeypatch.setenv("DOCAI_FORMAT", "text")
-    assert run("detect", "in/b.pdf") == ExitCode.OK
-    assert json.loads(capsysbinary.readouterr().out)["page"] == 1
-
-
-def test_the_environment_wins_over_the_settings(
-    pdfs: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    Path("docai.toml").write_text('pages = "1"\n')
-    monkeypatch.setenv("DOCAI_PAGES", "2")
-    assert run("ocr", "in/a.pdf") == ExitCode.OK
-    assert capsysbinary.readouterr().out.split() == [b"Second", b"page"]
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("[orc]\n", "got [orc]"),
-        ("[ocr]\nfromat = 'text'\n", "no option 'fromat'"),
-        ("jbos = 2\n", "no command has an option 'jbos'"),
-    ],
-)
-def test_a_slip_in_the_settings_is_told(pdfs: Path, capsys: pytest.CaptureFixture[str], text: str, says: str) -> None:
-    Path("docai.toml").write_text(text)
-    assert run("ocr", "in/a.pdf") == ExitCode.USAGE
-    assert says in capsys.readouterr().err
-
-
-def test_settings_are_found_upwards(pdfs: Path) -> None:
-    from typer.main import get_command
-
-    (pdfs / "docai.toml").write_text("[ocr]\npage-seconds = 5\n")
-    (pdfs / "x" / "y").mkdir(parents=True)
-    assert settings(get_command(app_module.app), pdfs / "x" / "y")["ocr"] == {"page_seconds": 5}
-
-
-def test_options_are_checked_in_python_too() -> None:
-    with pytest.raises(UsageError, match="jobs: expected 1 or more; got 0"):
-        OutputOptions(jobs=0)
 
 
 # --- nobody listens, or the name of a file is odd

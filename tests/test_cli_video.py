@@ -25,7 +25,7 @@ from docai.tasks.video import contact_sheet, shown, video
 from docai.vlm.clips import clip_of
 from docai.vlm.request import GenerationOptions
 from tests.clips import barred, counted, sound_only
-from tests.test_cli import run
+from tests.commands import run
 from tests.tiny_checkpoint import tiny_llama, tiny_qwen2_vl
 
 

@@ -22,7 +22,7 @@ from docai.vlm.model import Model, as_messages
 from docai.vlm.request import GenerationOptions
 from docai.vlm.stream import Detokenizer
 from docai.vlm.tokenizer import Tokenizer
-from tests.test_cli import run
+from tests.commands import run
 from tests.tiny_checkpoint import tiny_llama
 from tests.tiny_encdec import CONTROLS, tiny_florence2, tiny_nemotron
 

@@ -19,9 +19,9 @@ from docai.checkpoint.checkpoint import read_checkpoint
 from docai.vlm.families import family_of
 from docai.vlm.loading import resolve
 from docai.vlm.spec import ModelSpec
+from tests.commands import run
 from tests.parity.stored import config_of, variants, weights_of, written
 from tests.serving import served
-from tests.test_cli import run
 from tests.test_models_families import with_words
 
 # Of each family the cases that stand for it, in all their dialects.

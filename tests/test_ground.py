@@ -30,8 +30,8 @@ from docai.types import Box, Page
 from docai.vlm.locations import Located, florence, florence_region
 from docai.vlm.model import Model
 from docai.vlm.request import Generation, GenerationOptions
+from tests.commands import run
 from tests.conftest import make_pdf
-from tests.test_cli import run
 from tests.tiny_checkpoint import tiny_llama
 from tests.tiny_documents import tiny_locate
 from tests.tiny_encdec import tiny_florence2

@@ -37,11 +37,11 @@ from docai.vlm.network import Network  # noqa: E402
 from docai.vlm.request import GenerationOptions  # noqa: E402
 from docai.vlm.spec import ModelSpec  # noqa: E402
 from tests import compressed  # noqa: E402
+from tests.commands import run  # noqa: E402
 from tests.goldens.prompts import cases as prompts  # noqa: E402
 from tests.parity.stored import case_of, config_of, images_of, logits, quantized, weights_of, written  # noqa: E402
 from tests.parity.weights import noise  # noqa: E402
 from tests.serving import Served, served  # noqa: E402
-from tests.test_cli import run  # noqa: E402
 
 # --- configs as the hub has them
 

@@ -24,8 +24,8 @@ from docai.tasks.options import ParseOptions
 from docai.tasks.parse import as_ocr, reads_whole_pages
 from docai.types import Label
 from docai.vlm.controls import DEFAULT
+from tests.commands import run
 from tests.export_samples import rich
-from tests.test_cli import run
 from tests.test_export_json import check, schema
 from tests.tiny_checkpoint import tiny_qwen2_vl
 from tests.tiny_encdec import tiny_florence2, tiny_nemotron

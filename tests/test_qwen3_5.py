@@ -39,9 +39,9 @@ from docai.vlm.scheduler import EngineLimits, Scheduler  # noqa: E402
 from docai.vlm.spec import ModelSpec  # noqa: E402
 from docai.vlm.together import readable_together  # noqa: E402
 from tests.clips import counted  # noqa: E402
+from tests.commands import run  # noqa: E402
 from tests.goldens.prompts.cases import QWEN_3_5  # noqa: E402
 from tests.parity.stored import case_of, config_of, images_of, logits, quantized, weights_of, written  # noqa: E402
-from tests.test_cli import run  # noqa: E402
 from tests.tiny_checkpoint import tiny_qwen3_5  # noqa: E402
 
 # What is left out here is what the configuration classes fill in.

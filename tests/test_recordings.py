@@ -17,8 +17,8 @@ from docai.ocr.document import settle, without_builds
 from docai.types import Block, Box, Document, Label, Page, PageOutcome, PageResult, Region, Status
 from docai.writing import clock
 from tests.clips import encoded
+from tests.commands import run
 from tests.conftest import SAMPLES
-from tests.test_cli import run
 
 STAMP = re.compile(r"\*\*\[(\d\d:\d\d:\d\d)\]\*\*")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +16,6 @@ from docai.serve import front
 from docai.serve.options import ServeOptions
 from tests.crowd import PDF, SHORT, URI
 from tests.serving import Served, served
-from tests.tiny_checkpoint import tiny_qwen2_vl
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models")
-    tiny_qwen2_vl(folder / "sees")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def server(models: Path) -> Iterator[Served]:
-    with served(models / "state", model=[str(models / "sees")], max_body=1 << 20, max_queue_depth=4) as running:
-        yield running
 
 
 def key(value: str) -> dict[str, str]:

@@ -35,21 +35,7 @@ from docai.vlm.scheduler import Scheduler
 from tests.conftest import make_pdf
 from tests.crowd import LONG, SHORT, SMALL, URI, Crowd, descriptors, head, idle, left_over, resident
 from tests.serving import Served, scan, served
-from tests.tiny_checkpoint import tiny_qwen2_vl
 from tests.tiny_encdec import tiny_florence2
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models")
-    tiny_qwen2_vl(folder / "sees")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def server(models: Path) -> Iterator[Served]:
-    with served(models / "state", model=[str(models / "sees")], max_body=1 << 20, max_queue_depth=4) as running:
-        yield running
 
 
 def test_a_full_queue_says_when_to_come_back(server: Served) -> None:

@@ -9,7 +9,6 @@ import io
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -33,12 +32,6 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tiny_qwen2_vl(folder / "sees")
     tiny_llama(folder / "text")
     return folder
-
-
-@pytest.fixture(scope="module")
-def server(models: Path) -> Iterator[Served]:
-    with served(models / "state", model=[str(models / "sees")], max_body=1 << 20, max_queue_depth=4) as running:
-        yield running
 
 
 def unloaded(server: Served) -> None:

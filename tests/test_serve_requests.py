@@ -8,8 +8,6 @@ import json
 import random
 import socket
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,21 +19,7 @@ from PIL import Image
 from docai.serve import front, run
 from docai.serve.options import ServeOptions
 from tests.crowd import SHORT, URI, head, raw
-from tests.serving import Served, served
-from tests.tiny_checkpoint import tiny_qwen2_vl
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models")
-    tiny_qwen2_vl(folder / "sees")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def server(models: Path) -> Iterator[Served]:
-    with served(models / "state", model=[str(models / "sees")], max_body=1 << 20, max_queue_depth=4) as running:
-        yield running
+from tests.serving import Served
 
 
 def test_a_body_that_is_too_large_is_not_read(server: Served) -> None:
